@@ -1,0 +1,3 @@
+module paygrid
+
+go 1.26.0
