@@ -233,6 +233,13 @@ func (s *server) openLog() (*os.File, error) {
 func (s *server) awaitReady(ctx context.Context, admin url.URL, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
+	go func() { // whoever took the port may accept our connection and say nothing
+		select {
+		case <-p.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	admin.Path = "/postgres"
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -244,6 +251,10 @@ func (s *server) awaitReady(ctx context.Context, admin url.URL, p *process) erro
 		select {
 		case <-p.done:
 			return &StartError{LogFile: s.folder.logFile(), Tail: s.logTail(), Err: p.err}
+		default:
+		}
+		select {
+		case <-p.done:
 		case <-ctx.Done():
 			return fmt.Errorf("localdb: the server does not answer (see %s): %w", s.folder.logFile(), errors.Join(ctx.Err(), err))
 		case <-ticker.C:

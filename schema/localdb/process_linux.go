@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// dieWithParentWorks tells the tests what to expect.
+const dieWithParentWorks = true
+
 // dieWithParent has the kernel signal the child when the thread that started it ends. That is why run keeps its
 // thread for as long as the server lives (golang/go#27505).
 func dieWithParent(attr *syscall.SysProcAttr, signal syscall.Signal) {
