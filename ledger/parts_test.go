@@ -244,8 +244,8 @@ func largestRemainder(minor int64, left []int64) []int64 {
 
 func TestSharesAgainstBig(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 12).Draw(t, "n")
-		most := rapid.SampledFrom([]int64{2, 10, 9999, math.MaxInt64 / 12}).Draw(t, "most")
+		n := rapid.IntRange(1, 40).Draw(t, "n") // above 12 an unstable sort shows
+		most := rapid.SampledFrom([]int64{2, 10, 9999, math.MaxInt64 / 40}).Draw(t, "most")
 		parts, left := make(ledger.Parts, n), make([]int64, n)
 		for i, s := range manySplits(n, 1) {
 			left[i] = rapid.Int64Range(0, most).Draw(t, "left")

@@ -95,6 +95,7 @@ func TestCommission(t *testing.T) {
 		{0, 1000, 0}, {10000, 0, 0}, {10000, 10000, 10000}, {1, 4999, 0}, {1, 5000, 1}, {5, 1000, 1}, {4, 1000, 0},
 		{15, 1000, 2}, {25, 1000, 3}, // half goes up, not to even
 		{math.MaxInt64, 10000, math.MaxInt64}, {math.MaxInt64, 5000, 1 << 62}, {math.MaxInt64, 1, 922337203685478},
+		{1844674407370955, 10000, 1844674407370955}, // the half carries into the upper 64 bits
 	} {
 		if got, err := ledger.Commission(c.minor, c.basisPoints); err != nil || got != c.want {
 			t.Errorf("Commission(%d, %d) = %d, %v; want %d", c.minor, c.basisPoints, got, err, c.want)
