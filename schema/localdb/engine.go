@@ -26,7 +26,8 @@ var ErrNoTemplates = errors.New("localdb: CockroachDB has no template databases;
 
 // Options says where an engine keeps its data and how safely. The zero value is right for tests.
 type Options struct {
-	// Dir holds the data and is made if missing. "" is a temporary folder, removed by Stop.
+	// Dir holds the data and is made if missing. "" is a temporary folder, removed by Stop; without Durable it is
+	// in memory where there is plenty (/dev/shm).
 	Dir string
 	// Durable leaves fsync, synchronous_commit and full_page_writes on. Without it the data survives
 	// a crash of the server's process, but not one of the machine.

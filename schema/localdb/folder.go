@@ -65,9 +65,9 @@ func (f *folder) data() string     { return filepath.Join(f.home, "data") }
 func (f *folder) logFile() string  { return filepath.Join(f.home, "server.log") }
 func (f *folder) password() string { return filepath.Join(f.home, "password") }
 
-// openFolder makes dir and its home, or finds them, and locks them. "" is a temporary folder.
-func openFolder(dir string, who *account, logf func(string, ...any)) (*folder, error) {
-	f, err := lockedFolder(dir)
+// openFolder makes the folder of o and its home, or finds them, and locks them.
+func openFolder(o Options, who *account, logf func(string, ...any)) (*folder, error) {
+	f, err := lockedFolder(o)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +77,11 @@ func openFolder(dir string, who *account, logf func(string, ...any)) (*folder, e
 	return f, nil
 }
 
-func lockedFolder(dir string) (*folder, error) {
-	if dir == "" {
-		return temporaryFolder()
+func lockedFolder(o Options) (*folder, error) {
+	if o.Dir == "" {
+		return temporaryFolder(temporaryRoot(o.Durable))
 	}
-	abs, err := filepath.Abs(dir)
+	abs, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("localdb: data folder: %w", err)
 	}
@@ -96,8 +96,8 @@ func lockedFolder(dir string) (*folder, error) {
 }
 
 // temporaryFolder gets its final name only once it is locked: a sweep takes what has that name and no lock for dead.
-func temporaryFolder() (*folder, error) {
-	fresh, err := os.MkdirTemp("", unlockedPrefix)
+func temporaryFolder(root string) (*folder, error) {
+	fresh, err := os.MkdirTemp(root, unlockedPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("localdb: temporary folder: %w", err)
 	}
@@ -221,8 +221,8 @@ func (f *folder) close() error {
 }
 
 // sweep removes temporary folders whose engine died without Stop. It is a courtesy: what it cannot remove stays.
-func sweep() {
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), temporaryPrefix+"*"))
+func sweep(root string) {
+	left, _ := filepath.Glob(filepath.Join(root, temporaryPrefix+"*"))
 	for _, dir := range left {
 		if _, err := os.Stat(filepath.Join(dir, lockName)); err != nil {
 			continue

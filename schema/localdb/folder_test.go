@@ -73,11 +73,11 @@ func openTemp(t *testing.T) string {
 
 func TestOneEnginePerFolder(t *testing.T) {
 	dir := openTemp(t)
-	first, err := openFolder(dir, nil, t.Logf)
+	first, err := openFolder(Options{Dir: dir}, nil, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = openFolder(dir, nil, t.Logf)
+	_, err = openFolder(Options{Dir: dir}, nil, t.Logf)
 	var busy *BusyError
 	if !errors.As(err, &busy) || busy.Dir != dir {
 		t.Errorf("second open: %v, want a BusyError for %s", err, dir)
@@ -85,7 +85,7 @@ func TestOneEnginePerFolder(t *testing.T) {
 	if err := first.close(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := openFolder(dir, nil, t.Logf)
+	second, err := openFolder(Options{Dir: dir}, nil, t.Logf)
 	if err != nil {
 		t.Fatalf("open after close: %v", err)
 	}
@@ -96,18 +96,18 @@ func TestOneEnginePerFolder(t *testing.T) {
 
 func TestTemporaryFolderIsRemovedAndSwept(t *testing.T) {
 	t.Setenv("TMPDIR", openTemp(t))
-	live, err := openFolder("", nil, t.Logf)
+	live, err := openFolder(Options{}, nil, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead, err := openFolder("", nil, t.Logf)
+	dead, err := openFolder(Options{}, nil, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := dead.lock.Close(); err != nil { // as the kernel does when its process is killed
 		t.Fatal(err)
 	}
-	sweep()
+	sweep(temporaryRoot(false))
 	if _, err := os.Stat(dead.dir); !os.IsNotExist(err) {
 		t.Errorf("the folder of a dead engine is still there: %v", err)
 	}
@@ -160,7 +160,7 @@ func TestRootsPrivateFolderFallsBack(t *testing.T) {
 	}
 	dir := t.TempDir() // private to root
 	var said strings.Builder
-	f, err := openFolder(dir, who, func(format string, _ ...any) { said.WriteString(format) })
+	f, err := openFolder(Options{Dir: dir}, who, func(format string, _ ...any) { said.WriteString(format) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestRootsPrivateFolderFallsBack(t *testing.T) {
 	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openFolder(dir, who, t.Logf)
+	again, err := openFolder(Options{Dir: dir}, who, t.Logf)
 	if err != nil || again.home != f.home {
 		t.Fatalf("second open: %+v, %v; want the same home", again, err)
 	}

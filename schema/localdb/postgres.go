@@ -40,8 +40,8 @@ var settings = []string{
 	"log_timezone=UTC",
 }
 
-// unsafeSettings trade the data's survival of a power cut for speed.
-var unsafeSettings = []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off"}
+// unsafeSettings trade the data's survival of a power cut for speed; a checkpoint costs little then, space in memory more.
+var unsafeSettings = []string{"fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=1GB"}
 
 // server is what one start works with.
 type server struct {
@@ -60,9 +60,9 @@ func startPostgres(ctx context.Context, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	sweep()
+	sweep(temporaryRoot(o.Durable))
 	s := &server{Options: o, who: who}
-	if s.folder, err = openFolder(o.Dir, who, s.logf); err != nil {
+	if s.folder, err = openFolder(o, who, s.logf); err != nil {
 		return nil, err
 	}
 	engine, err := s.start(ctx, found)

@@ -3,6 +3,7 @@
 package localdb
 
 import (
+	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -22,3 +23,6 @@ func commandLine(pid int) string {
 	}
 	return string(text)
 }
+
+// temporaryRoot is where temporary folders go.
+func temporaryRoot(bool) string { return os.TempDir() }
