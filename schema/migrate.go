@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -52,6 +53,9 @@ func Migrate(ctx context.Context, url string) error {
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
 
+	if err := checkCollation(ctx, db); err != nil {
+		return err
+	}
 	if err := script(ctx, db, engine, "before.sql"); err != nil {
 		return err
 	}
@@ -99,4 +103,44 @@ func script(ctx context.Context, db *sql.DB, engine Engine, name string) error {
 		return fmt.Errorf("schema: run %s/%s: %w", engine, name, err)
 	}
 	return nil
+}
+
+// AllowLogin lets paygrid_app log in with password, for a laptop, the demo and the tests. A deployment makes login roles
+// of its own and grants them paygrid_app.
+func AllowLogin(ctx context.Context, url, password string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("schema: connect: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	quoted := "'" + strings.ReplaceAll(password, "'", "''") + "'"
+	if _, err := conn.Exec(ctx, "ALTER ROLE paygrid_app WITH LOGIN PASSWORD "+quoted); err != nil {
+		return fmt.Errorf("schema: let paygrid_app log in: %w", err)
+	}
+	return nil
+}
+
+// CollationError is a PostgreSQL database whose text is not ordered by bytes. The ranges and partial indexes over account
+// names need that.
+type CollationError struct{ Collation string }
+
+func (e *CollationError) Error() string {
+	return "schema: the database orders text by " + e.Collation + ", not by bytes; make it with " +
+		"CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'"
+}
+
+// checkCollation asks for an order that differs between bytes and languages.
+func checkCollation(ctx context.Context, db *sql.DB) error {
+	var byBytes bool
+	if err := db.QueryRowContext(ctx, "SELECT 'a:z' < 'a;' AND 'a:z' > 'a:Z' AND 'B' < 'a'").Scan(&byBytes); err != nil {
+		return fmt.Errorf("schema: ask for the collation: %w", err)
+	}
+	if byBytes {
+		return nil
+	}
+	var name string
+	if err := db.QueryRowContext(ctx, "SHOW lc_collate").Scan(&name); err != nil {
+		name = "another language"
+	}
+	return &CollationError{Collation: name}
 }

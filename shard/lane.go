@@ -1,0 +1,279 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// lane coalesces the writes of its buckets. A statement leaves as soon as the previous one is back, with whatever has
+// gathered, up to the batch limit: no timer, and no added wait when idle. Openings and Changes take turns, each in a
+// statement of its own.
+//
+// A lane has one statement under way at a time, so two statements of one process never wait for each other's bucket rows.
+type lane struct {
+	shard *Shard
+	no    int
+
+	mu       sync.Mutex
+	openings []waiting[opening]
+	changes  []waiting[change]
+	closed   bool
+
+	wake    chan struct{} // holds one token while something may be waiting
+	stopped chan struct{}
+}
+
+// waiting is an item and where its caller hears of it. done has room for the one answer, so a caller that left is no
+// obstacle.
+type waiting[T any] struct {
+	item T
+	done chan error
+}
+
+// maxWaiting bounds a lane's queue; beyond it callers are told at once, and nothing was written.
+const maxWaiting = 10_000
+
+func newLane(s *Shard, no int) *lane {
+	l := &lane{shard: s, no: no, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	go l.run()
+	return l
+}
+
+// stop lets what has gathered leave, and returns when the last statement is back.
+func (l *lane) stop() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.rouse()
+	<-l.stopped
+}
+
+func (l *lane) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *lane) run() {
+	defer close(l.stopped)
+	for range l.wake {
+		for {
+			openings, changes, closed := l.take()
+			if len(openings) == 0 && len(changes) == 0 {
+				if closed {
+					return
+				}
+				break
+			}
+			l.flush(openings, changes)
+		}
+	}
+}
+
+func (l *lane) flush(openings []waiting[opening], changes []waiting[change]) {
+	if len(openings) > 0 {
+		settle(l.shard, "begin", openings, l.shard.beginBatch, l.shard.findOpenings)
+	}
+	if len(changes) > 0 {
+		settle(l.shard, "apply", changes, l.applyBatch, l.shard.findChanges)
+	}
+}
+
+func (l *lane) applyBatch(ctx context.Context, batch []change) ([]error, error) {
+	return l.shard.applyBatch(ctx, batch, l.shard.slot(l.no))
+}
+
+// take removes the next batch of each kind. A payment is in a batch of changes once: a second change of it waits for the
+// next.
+func (l *lane) take() (openings []waiting[opening], changes []waiting[change], closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limit := l.shard.opts.BatchLimit
+	n := min(limit, len(l.openings))
+	openings, l.openings = l.openings[:n:n], l.openings[n:]
+
+	seen := make(map[string]bool, min(limit, len(l.changes)))
+	var rest []waiting[change]
+	for _, w := range l.changes {
+		if len(changes) < limit && !seen[w.item.Payment.ID] {
+			seen[w.item.Payment.ID] = true
+			changes = append(changes, w)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	l.changes = rest
+	return openings, changes, l.closed
+}
+
+func (l *lane) begin(ctx context.Context, o opening) error {
+	return enqueue(ctx, l, &l.openings, o)
+}
+
+func (l *lane) apply(ctx context.Context, c change) error {
+	return enqueue(ctx, l, &l.changes, c)
+}
+
+func enqueue[T any](ctx context.Context, l *lane, queue *[]waiting[T], item T) error {
+	w := waiting[T]{item: item, done: make(chan error, 1)}
+	l.mu.Lock()
+	if l.closed || len(*queue) >= maxWaiting {
+		l.mu.Unlock()
+		return fmt.Errorf("shard %s: the lane is closed or full: %w", l.shard.name, ErrUnavailable)
+	}
+	*queue = append(*queue, w)
+	l.mu.Unlock()
+	l.rouse()
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("shard %s: %w: %w", l.shard.name, ErrInDoubt, ctx.Err())
+	}
+}
+
+// settle writes a batch and tells each caller what became of its item. write runs the statement; find tells which items
+// have committed, by their own IDs.
+func settle[T any](s *Shard, op string, batch []waiting[T], write func(context.Context, []T) ([]error, error),
+	find func(context.Context, []T) ([]bool, error)) {
+	items := column(batch, func(w waiting[T]) T { return w.item })
+	s.metrics.batch.WithLabelValues(s.name, op).Observe(float64(len(items)))
+	ctx, cancel := context.WithTimeout(context.Background(), s.opts.CallTimeout)
+	defer cancel()
+	for n, err := range s.written(ctx, op, writerOf(items, write, find)) {
+		batch[n].done <- err
+	}
+}
+
+// writer is a batch with its two statements, its type hidden: what follows does not depend on it.
+type writer struct {
+	size  int
+	write func(ctx context.Context, picked []int) ([]error, error)
+	find  func(ctx context.Context, picked []int) ([]bool, error)
+}
+
+func writerOf[T any](items []T, write func(context.Context, []T) ([]error, error),
+	find func(context.Context, []T) ([]bool, error)) writer {
+	pick := func(picked []int) []T { return column(picked, func(n int) T { return items[n] }) }
+	return writer{
+		size:  len(items),
+		write: func(ctx context.Context, picked []int) ([]error, error) { return write(ctx, pick(picked)) },
+		find:  func(ctx context.Context, picked []int) ([]bool, error) { return find(ctx, pick(picked)) },
+	}
+}
+
+// written writes the whole batch: retried on 40001, read back when in doubt, one by one should the database refuse it.
+func (s *Shard) written(ctx context.Context, op string, w writer) []error {
+	all := make([]int, w.size)
+	for n := range all {
+		all[n] = n
+	}
+	out := make([]error, w.size)
+	s.writeSome(ctx, op, w, all, out)
+	return out
+}
+
+// maxReadBacks bounds how often one batch is run again because it was in doubt and proved not committed.
+const maxReadBacks = 3
+
+// writeSome writes the picked items and puts their verdicts into out.
+func (s *Shard) writeSome(ctx context.Context, op string, w writer, picked []int, out []error) {
+	for doubt := 0; len(picked) > 0; doubt++ {
+		verdicts, err := s.writeOnce(ctx, op, w, picked)
+		if err == nil {
+			s.confirm(ctx, op, w, picked, verdicts, doubt > 0)
+			for k, n := range picked {
+				out[n] = verdicts[k]
+			}
+			return
+		}
+		if judge(err) == refused && len(picked) > 1 {
+			for _, n := range picked {
+				s.writeSome(ctx, op, w, []int{n}, out)
+			}
+			return
+		}
+		if judge(err) != inDoubt || doubt == maxReadBacks {
+			tellAll(picked, out, giveUp(op, err))
+			return
+		}
+		picked = s.readBack(ctx, op, w, picked, out)
+	}
+}
+
+// writeOnce runs the statement under its own time limit, again while the database asks for it.
+func (s *Shard) writeOnce(ctx context.Context, op string, w writer, picked []int) (verdicts []error, err error) {
+	err = s.retry(ctx, op, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
+		defer cancel()
+		done := s.metrics.time(s.name, op)
+		defer done()
+		verdicts, err = w.write(ctx, picked)
+		return err
+	})
+	return verdicts, err
+}
+
+// readBack asks which of the picked items committed after all, tells those callers, and returns the rest, which may be
+// run again: the compare-and-set and the unique keys stop a first run that is still under way.
+func (s *Shard) readBack(ctx context.Context, op string, w writer, picked []int, out []error) []int {
+	found, err := w.find(ctx, picked)
+	if err != nil {
+		s.metrics.readBacks.WithLabelValues(s.name, op, "failed").Add(float64(len(picked)))
+		tellAll(picked, out, fmt.Errorf("%s: %w: %w", op, ErrInDoubt, err))
+		return nil
+	}
+	var rest []int
+	for k, n := range picked {
+		result := "absent"
+		if found[k] {
+			result, out[n] = "committed", nil
+		} else {
+			rest = append(rest, n)
+		}
+		s.metrics.readBacks.WithLabelValues(s.name, op, result).Inc()
+	}
+	return rest
+}
+
+// confirm looks behind the conflicts of a run that followed a doubt: the earlier run may have committed meanwhile, and
+// then the conflict is with ourselves.
+func (s *Shard) confirm(ctx context.Context, op string, w writer, picked []int, verdicts []error, doubted bool) {
+	if !doubted {
+		return
+	}
+	for k, n := range picked {
+		if !errors.Is(verdicts[k], ErrConflict) {
+			continue
+		}
+		found, err := w.find(ctx, []int{n})
+		switch {
+		case err != nil:
+			verdicts[k] = fmt.Errorf("%s: %w: %w", op, ErrInDoubt, err)
+		case found[0]:
+			verdicts[k] = nil
+		}
+	}
+}
+
+func tellAll(picked []int, out []error, err error) {
+	for _, n := range picked {
+		out[n] = err
+	}
+}
+
+// giveUp turns the last error of a statement into what a caller can act on.
+func giveUp(op string, err error) error {
+	switch judge(err) {
+	case inDoubt:
+		return fmt.Errorf("%s: %w: %w", op, ErrInDoubt, err)
+	case unreachable:
+		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+	case refused:
+		return fmt.Errorf("%s: %w", op, refusal(err))
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}

@@ -1,0 +1,145 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"paygrid/schema"
+)
+
+// Options says how a process works with its shards. Zero values mean the defaults that stand beside the fields.
+type Options struct {
+	// Lanes is how many statements of one shard may be under way at once; a bucket always takes the same lane. 4.
+	Lanes int
+	// BatchLimit is how many Openings or Changes one statement carries at most. 64. 1 switches coalescing off: each
+	// caller sends its own statement.
+	BatchLimit int
+	// Readers is how many connections per shard serve reads and other work beside the lanes. 4.
+	Readers int
+	// StatementTimeout bounds one statement, its answer included. What has not answered by then is read back. 5 s.
+	StatementTimeout time.Duration
+	// CallTimeout bounds one Begin or Apply in all, retries, read-backs and map reloads included. 15 s.
+	CallTimeout time.Duration
+	// Serializable asks for SERIALIZABLE on PostgreSQL too; CockroachDB always runs it. Correctness never needs it.
+	Serializable bool
+	// Instance tells this process from others on the same shards, so that they prefer different slots of a seller's
+	// balance. Any number is right.
+	Instance int
+	// Now is the clock.
+	Now func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.Lanes, 4)
+	setDefault(&o.BatchLimit, 64)
+	setDefault(&o.Readers, 4)
+	setDefault(&o.StatementTimeout, 5*time.Second)
+	setDefault(&o.CallTimeout, 15*time.Second)
+	return o
+}
+
+func setDefault[T int | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
+	}
+}
+
+// balanceSlots is how many rows a seller's live balance on one shard is spread over at most.
+const balanceSlots = 64
+
+// Shard is one database and the lanes that write to it.
+type Shard struct {
+	name    string
+	url     string
+	opts    Options
+	pool    *pgxpool.Pool
+	metrics *Metrics
+	lanes   []*lane
+}
+
+// open makes the pool of a shard; it connects when first used, so that a shard that is down now can come up later.
+func open(name, url string, o Options, m *Metrics) (*Shard, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: read the database URL: %w", name, err)
+	}
+	writers := o.Lanes
+	if o.BatchLimit == 1 {
+		writers = 64
+	}
+	config.MaxConns = int32(writers + o.Readers)
+	config.MaxConnLifetime = 30 * time.Minute
+	config.MaxConnLifetimeJitter = 3 * time.Minute
+	config.ConnConfig.ConnectTimeout = o.StatementTimeout
+	for k, v := range sessionSettings(o) {
+		config.ConnConfig.RuntimeParams[k] = v
+	}
+	config.AfterConnect = prepareSession
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: make the pool: %w", name, err)
+	}
+	s := &Shard{name: name, url: url, opts: o, pool: pool, metrics: m}
+	for n := range o.Lanes {
+		s.lanes = append(s.lanes, newLane(s, n))
+	}
+	return s, nil
+}
+
+// sessionSettings are those that both engines know. The isolation level is always named, never left to a default.
+func sessionSettings(o Options) map[string]string {
+	isolation := "read committed"
+	if o.Serializable {
+		isolation = "serializable"
+	}
+	return map[string]string{
+		"application_name":              "paygrid",
+		"default_transaction_isolation": isolation,
+		"timezone":                      "UTC",
+	}
+}
+
+// prepareSession sets what only one engine knows. On PostgreSQL the hot statements are planned once (planning is half of
+// their cost otherwise), and never by scanning a table that was small when they were planned. CockroachDB runs
+// SERIALIZABLE.
+func prepareSession(ctx context.Context, conn *pgx.Conn) error {
+	settings := []string{"SET plan_cache_mode = force_generic_plan", "SET enable_seqscan = off"}
+	if schema.EngineOf(conn) == schema.CockroachDB {
+		settings = []string{"SET default_transaction_isolation = 'serializable'"}
+	}
+	for _, text := range settings {
+		if _, err := conn.Exec(ctx, text); err != nil {
+			return fmt.Errorf("%s: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// close waits for the lanes' last statements and closes the pool.
+func (s *Shard) close() {
+	for _, l := range s.lanes {
+		l.stop()
+	}
+	s.pool.Close()
+}
+
+// laneOf returns the lane of a bucket. Two lanes never wait for each other's bucket rows.
+func (s *Shard) laneOf(b Bucket) *lane { return s.lanes[int(b)%len(s.lanes)] }
+
+// slot is the slot of sellers' balances that a lane of this process writes: lanes never wait for each other's rows, and
+// two processes rarely do.
+func (s *Shard) slot(laneNo int) int32 {
+	return int32((s.opts.Instance*s.opts.Lanes + laneNo) % balanceSlots)
+}
+
+// Ping asks the shard whether it answers.
+func (s *Shard) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("shard %s: %w: %w", s.name, ErrUnavailable, err)
+	}
+	return nil
+}

@@ -1,0 +1,17 @@
+package shard
+
+// Statements returns every statement of this package by its name. One test parses each with CockroachDB's grammar, another
+// prepares each against a migrated database and refuses plans that scan a table.
+func Statements() map[string]string {
+	return map[string]string{
+		"begin": sqlBegin, "apply": sqlApply, "find openings": sqlFindOpenings, "find changes": sqlFindChanges,
+		"owned": sqlOwned, "payment": sqlPayment, "attempts": sqlAttempts, "refunds": sqlRefunds, "key": sqlKey,
+		"payments by order": sqlPaymentsByOrder, "entries": sqlEntries, "events": sqlEvents,
+		"seller balance": sqlSellerBalance, "house balance": sqlHouseBalance, "roll up": sqlRollUp,
+		"lease": sqlLease, "expired": sqlExpired, "place": sqlPlace,
+		"audit bucket rows": sqlAuditBuckets, "audit payments": sqlAuditPayments, "audit attempts": sqlAuditAttempts,
+		"audit refunds": sqlAuditRefunds, "audit keys": sqlAuditKeys, "audit entries": sqlAuditEntries,
+		"audit events": sqlAuditEvents, "audit orphans": sqlAuditOrphans, "audit sellers": sqlAuditSellers,
+		"audit rollups": sqlAuditRollups,
+	}
+}
