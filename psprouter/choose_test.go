@@ -1,0 +1,96 @@
+package psprouter
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"paygrid/ledger"
+)
+
+// account is a PSP that takes multiples of step and is never called.
+type account struct {
+	name string
+	step int64
+}
+
+func (a account) Name() string          { return a.name }
+func (a account) SeveralCaptures() bool { return false }
+func (a account) Supports(m ledger.Money) error {
+	if m.Minor%a.step != 0 {
+		return &AmountError{PSP: a.name, Amount: m, Why: "not a multiple"}
+	}
+	return nil
+}
+func (a account) Authorize(context.Context, AuthorizeRequest) Outcome { panic("choosing must not call") }
+func (a account) Capture(context.Context, CaptureRequest) Outcome     { panic("choosing must not call") }
+func (a account) Void(context.Context, VoidRequest) Outcome           { panic("choosing must not call") }
+func (a account) Refund(context.Context, RefundRequest) Outcome       { panic("choosing must not call") }
+
+func TestChoose(t *testing.T) {
+	r := NewRouter(account{"stripe", 10}, account{"adyen", 1}, account{"stripe", 1})
+	for _, c := range []struct {
+		name      string
+		tokens    map[string]string
+		minor     int64
+		psp       string
+		noPSP     bool
+		amountErr string // PSP that is named
+	}{
+		{name: "preferred first", tokens: map[string]string{"adyen": "a", "stripe": "s"}, minor: 20, psp: "stripe"},
+		{name: "the only token", tokens: map[string]string{"adyen": "a"}, minor: 20, psp: "adyen"},
+		{name: "the next one takes the amount", tokens: map[string]string{"adyen": "a", "stripe": "s"}, minor: 5, psp: "adyen"},
+		{name: "of two names the first stands", tokens: map[string]string{"stripe": "s"}, minor: 5, amountErr: "stripe"},
+		{name: "no token", minor: 5, noPSP: true},
+		{name: "an empty token is none", tokens: map[string]string{"stripe": ""}, minor: 20, noPSP: true},
+		{name: "a PSP that is not ours", tokens: map[string]string{"paypal": "p"}, minor: 20, noPSP: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := r.Choose(c.tokens, ledger.Money{Minor: c.minor, Currency: "EUR"})
+			var amount *AmountError
+			switch {
+			case c.noPSP:
+				if !errors.Is(err, ErrNoPSP) {
+					t.Fatalf("err = %v, want ErrNoPSP", err)
+				}
+			case c.amountErr != "":
+				if !errors.As(err, &amount) || amount.PSP != c.amountErr {
+					t.Fatalf("err = %v, want an AmountError of %s", err, c.amountErr)
+				}
+			case err != nil:
+				t.Fatal(err)
+			case got.PSP.Name() != c.psp || got.Token != c.tokens[c.psp] || got.Reason == "":
+				t.Fatalf("got %s %q %q", got.PSP.Name(), got.Token, got.Reason)
+			}
+		})
+	}
+}
+
+func TestByName(t *testing.T) {
+	r := NewRouter(account{"stripe", 1}, account{"adyen", 1})
+	if p, ok := r.ByName("adyen"); !ok || p.Name() != "adyen" {
+		t.Fatal("adyen is not found")
+	}
+	if _, ok := r.ByName("paypal"); ok {
+		t.Fatal("found what is not there")
+	}
+}
+
+// The zero Outcome must be harmless: whoever forgets to classify has an unknown, never a failure or a success.
+func TestZeroOutcomeIsUnknown(t *testing.T) {
+	var o Outcome
+	if o.Class() != Unknown || o.Class().String() != "UNKNOWN" || Class(200).String() != "UNKNOWN" {
+		t.Fatal("the zero outcome is not Unknown")
+	}
+	for class, out := range map[Class]Outcome{
+		Approved: ApprovedAs("r"), Accepted: AcceptedAs("r"), Declined: DeclinedWith("c", "w"),
+		ActionRequired: RedirectTo("r", "u"), NotSent: NotSentBecause("w"), Unknown: Contradiction("w"),
+	} {
+		if out.Class() != class {
+			t.Errorf("%v is classed %v", class, out.Class())
+		}
+	}
+	if out := RejectedWith("c", "w"); out.Class() != NotSent || !out.Rejected {
+		t.Errorf("a rejection is %+v", out)
+	}
+}

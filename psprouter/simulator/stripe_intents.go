@@ -1,0 +1,201 @@
+package simulator
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+)
+
+// createIntent serves POST /v1/payment_intents. The caller holds the lock.
+func (s *Simulator) createIntent(r *request, e effect) answer {
+	p, bad := s.newPayment(r)
+	if bad != nil {
+		return *bad
+	}
+	if r.op == opCreate {
+		s.admitPayment(p)
+		return kept(http.StatusOK, renderIntent(p, expands(r.form)), p, true)
+	}
+	if p.token == "" {
+		return *invalid("parameter_missing", "payment_method", "A payment needs a payment_method to be confirmed.")
+	}
+	s.admitPayment(p)
+	return s.confirm(r, p, e)
+}
+
+// newPayment reads a payment from the form; it is not in the books yet.
+func (s *Simulator) newPayment(r *request) (*payment, *answer) {
+	bad := checkNames(r.form, createParams)
+	amount, bad2 := s.amountIn(r.form, "amount")
+	currency, bad3 := currencyIn(r.form)
+	metadata, bad4 := metadataIn(r.form)
+	manual, bad5 := manualIn(r)
+	bad6 := checkToken(r.form.Get("payment_method"))
+	if bad = cmp.Or(bad, bad2, bad3, bad4, bad5, bad6); bad != nil {
+		return nil, bad
+	}
+	p := &payment{
+		currency: currency, amount: amount, manual: manual, metadata: metadata, created: s.opts.Now(),
+		token: r.form.Get("payment_method"), returnURL: r.form.Get("return_url"), status: statusNeedsConfirm,
+	}
+	if p.token == "" {
+		p.status = statusNeedsMethod
+	}
+	return p, nil
+}
+
+func (s *Simulator) admitPayment(p *payment) {
+	p.ref = s.newID("pi_")
+	s.payments[p.ref] = p
+	s.order = append(s.order, p)
+}
+
+func manualIn(r *request) (bool, *answer) {
+	switch method := r.form.Get("capture_method"); method {
+	case "manual":
+		return true, nil
+	case "", "automatic", "automatic_async":
+		return false, nil
+	default:
+		return false, invalid("", "capture_method", "Invalid capture_method: "+method)
+	}
+}
+
+func checkToken(token string) *answer {
+	if authorize, _ := parseToken(token); token != "" && authorize == "" {
+		return invalid("resource_missing", "payment_method", fmt.Sprintf("No such PaymentMethod: '%.80s'", token))
+	}
+	return nil
+}
+
+// confirmIntent serves POST /v1/payment_intents/{id}/confirm. The caller holds the lock.
+func (s *Simulator) confirmIntent(r *request, e effect) answer {
+	p := r.payment
+	bad := cmp.Or(checkNames(r.form, confirmParams), checkToken(r.form.Get("payment_method")))
+	switch {
+	case p == nil:
+		return *missing("payment_intent", r.path)
+	case bad != nil:
+		return *bad
+	case p.status != statusNeedsMethod && p.status != statusNeedsConfirm:
+		return unexpected(p, "confirmed")
+	}
+	p.token = cmp.Or(r.form.Get("payment_method"), p.token)
+	p.returnURL = cmp.Or(r.form.Get("return_url"), p.returnURL)
+	if p.token == "" {
+		return *invalid("parameter_missing", "payment_method", "A payment needs a payment_method to be confirmed.")
+	}
+	return s.confirm(r, p, e)
+}
+
+// confirm asks the simulated card. A payment that needs its buyer while the caller wants none of that is declined.
+func (s *Simulator) confirm(r *request, p *payment, e effect) answer {
+	refuseAction, bad := boolIn(r.form, "error_on_requires_action", false)
+	if bad != nil {
+		return *bad
+	}
+	p.charge = s.newID("ch_")
+	if e == act && refuseAction {
+		p.authorize(r.key, decline)
+		p.declined = &declineReason{"authentication_required", "authentication_required", "Your card requires authentication."}
+	} else {
+		p.authorize(r.key, e)
+	}
+	if p.declined != nil {
+		intent := renderIntent(p, expands(r.form))
+		return kept(http.StatusPaymentRequired, map[string]any{"error": declineError(p, intent)}, p, true)
+	}
+	return kept(http.StatusOK, renderIntent(p, expands(r.form)), p, true)
+}
+
+// captureIntent serves POST /v1/payment_intents/{id}/capture. The caller holds the lock.
+func (s *Simulator) captureIntent(r *request, e effect) answer {
+	p := r.payment
+	if p == nil {
+		return *missing("payment_intent", r.path)
+	}
+	amount, final, metadata, bad := s.captureIn(r)
+	switch {
+	case bad != nil:
+		return *bad
+	case p.expired:
+		return keptError(p, stripeError{Type: typeInvalid, Code: "charge_expired_for_capture", Charge: p.charge,
+			Message: "The authorization has expired; it can no longer be captured."})
+	case p.status != statusAuthorized:
+		return unexpected(p, "captured")
+	case amount > p.capturable():
+		return keptError(p, stripeError{Type: typeInvalid, Code: "amount_too_large", Param: "amount_to_capture",
+			Message: fmt.Sprintf("The amount to capture is above the %d capturable.", p.capturable())})
+	case e == decline:
+		return refused(p)
+	}
+	maps.Copy(p.metadata, metadata)
+	if e == pend {
+		p.status, p.pending = statusProcessing, &pendingMove{op: opCapture, key: r.key, amount: amount, final: final}
+	} else {
+		p.capture(r.key, amount, final)
+	}
+	return kept(http.StatusOK, renderIntent(p, expands(r.form)), p, true)
+}
+
+// captureIn reads a capture's parameters; no amount means all that is left.
+func (s *Simulator) captureIn(r *request) (amount int64, final bool, metadata map[string]string, bad *answer) {
+	bad = checkNames(r.form, captureParams)
+	final, bad2 := boolIn(r.form, "final_capture", true)
+	metadata, bad3 := metadataIn(r.form)
+	amount = r.payment.capturable()
+	var bad4 *answer
+	if r.form.Has("amount_to_capture") {
+		amount, bad4 = s.amountIn(r.form, "amount_to_capture")
+	}
+	return amount, final, metadata, cmp.Or(bad, bad2, bad3, bad4)
+}
+
+// cancelIntent serves POST /v1/payment_intents/{id}/cancel. The caller holds the lock.
+func (s *Simulator) cancelIntent(r *request, e effect) answer {
+	p := r.payment
+	if p == nil {
+		return *missing("payment_intent", r.path)
+	}
+	if bad := checkNames(r.form, cancelParams); bad != nil {
+		return *bad
+	}
+	switch p.status {
+	case statusNeedsMethod, statusNeedsConfirm, statusNeedsAction, statusAuthorized:
+	default:
+		return unexpected(p, "canceled")
+	}
+	switch {
+	case e == decline:
+		return refused(p)
+	case e == pend && p.status == statusAuthorized:
+		p.status, p.pending = statusProcessing, &pendingMove{op: opVoid, key: r.key}
+	default:
+		p.pending = nil
+		p.void(s.opts.Now(), r.form.Get("cancellation_reason"))
+	}
+	return kept(http.StatusOK, renderIntent(p, expands(r.form)), p, true)
+}
+
+// kept returns an answer that the idempotency layer keeps.
+func kept(status int, body any, p *payment, executed bool) answer {
+	return answer{status: status, body: encode(body), keep: true, executed: executed, payment: p}
+}
+
+func keptError(p *payment, e stripeError) answer {
+	return kept(http.StatusBadRequest, map[string]stripeError{"error": e}, p, false)
+}
+
+func unexpected(p *payment, verb string) answer {
+	return keptError(p, stripeError{Type: typeInvalid, Code: "payment_intent_unexpected_state",
+		Message:       fmt.Sprintf("This PaymentIntent could not be %s because it has a status of %s.", verb, p.status),
+		PaymentIntent: renderIntent(p, false)})
+}
+
+// refused is the card's or the network's no to a capture or a void; the authorization stays as it was.
+func refused(p *payment) answer {
+	e := stripeError{Type: typeCard, Code: "card_declined", DeclineCode: "generic_decline", Charge: p.charge,
+		Message: "Your card was declined.", PaymentIntent: renderIntent(p, false)}
+	return kept(http.StatusPaymentRequired, map[string]stripeError{"error": e}, p, false)
+}
