@@ -1,8 +1,3 @@
-//go:build cockroach
-
-// The tag keeps testserver, its driver lib/pq and its global flag out of the program that takes payments.
-// make sets it whenever the environment asks for CockroachDB.
-
 package localdb
 
 import (
@@ -10,9 +5,24 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 
 	"github.com/cockroachdb/cockroach-go/v2/testserver"
 )
+
+// wantsCockroach is decided by the environment: COCKROACH_BINARY, or PAYGRID_DB=cockroach with cockroach on PATH.
+func wantsCockroach() bool {
+	return os.Getenv("COCKROACH_BINARY") != "" || os.Getenv("PAYGRID_DB") == KindCockroach
+}
+
+// cockroachBinary is the program to run. An error, never a download, if there is none.
+func cockroachBinary() (string, error) {
+	if named := os.Getenv("COCKROACH_BINARY"); named != "" {
+		return exec.LookPath(named)
+	}
+	return exec.LookPath("cockroach")
+}
 
 // startCockroach runs one node by cockroach-go's testserver (v2.4.2), with certificates and passwords: without them
 // CockroachDB refuses CREATE ROLE … PASSWORD, and the same SQL could not run on both engines.

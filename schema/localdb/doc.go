@@ -24,7 +24,7 @@
 //   - a stale postmaster.pid, even one whose number another process has by now, is removed.
 //
 // With COCKROACH_BINARY set, or PAYGRID_DB=cockroach and cockroach on PATH, the engine is CockroachDB, run by
-// cockroach-go's testserver; that needs the build tag "cockroach" (see cockroach.go) and keeps nothing after Stop.
+// cockroach-go's testserver, which keeps nothing after Stop. Nothing is ever downloaded.
 //
 // A test package shares one engine:
 //

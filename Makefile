@@ -1,0 +1,66 @@
+# Every task of this repository is one command here; `make help` lists them.
+# A machine needs Go 1.26 and this Makefile: PostgreSQL is found, or installed from the system's packages.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# Packages that run a database at once, each with its own; more than two only wait for each other on a small machine.
+P ?= 2
+# RACE=1 tests with the race detector; `make check` does.
+RACE ?=
+# COUNT=1 runs tests whose result is cached, again.
+COUNT ?=
+# What to test, as in: make test PKG=./shard
+PKG ?= ./...
+
+TEST_FLAGS := -timeout 15m -p $(P) $(if $(RACE),-race) $(if $(COUNT),-count $(COUNT))
+TOOL := go tool -modfile=deploy/tools/go.mod
+
+.PHONY: help demo dev test check bench benchcmp format vet staticcheck fresh postgres
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: postgres ## start a cluster, send it hundreds of payments with faults, compare all books, print a verdict
+	go run ./cmd/paygrid demo
+
+dev: postgres ## start a cluster to play with; its data is kept in .paygrid
+	go run ./cmd/paygrid dev --data .paygrid
+
+test: postgres ## run all tests, on a database of their own
+	go test $(TEST_FLAGS) $(PKG)
+	cd schema/grammar && go test $(if $(COUNT),-count $(COUNT)) ./...
+
+check: format vet staticcheck fresh ## all that CI asks for: format, vet, staticcheck, generated files, tests with -race
+	$(MAKE) --no-print-directory test RACE=1
+
+bench: postgres ## measure the write path against a naive twin (full commits; takes minutes)
+	go run ./cmd/paygrid bench
+
+# Save a run before a change and one after it, ten rounds each for a meaning:
+#   mkdir -p bench; make bench | tee bench/old.txt; …change…; make bench | tee bench/new.txt; make benchcmp
+benchcmp: ## compare two saved runs, bench/old.txt and bench/new.txt, by benchstat
+	@for run in old new; do test -f bench/$$run.txt || { echo "bench/$$run.txt is missing: make bench | tee bench/$$run.txt" >&2; exit 1; }; done
+	$(TOOL) benchstat bench/old.txt bench/new.txt
+
+# The parts of check; each can be run alone.
+
+format:
+	@unformatted=$$(gofmt -l .); if test -n "$$unformatted"; then echo "not formatted; run gofmt -w on:" $$unformatted; exit 1; fi
+
+vet:
+	go vet ./...
+	cd schema/grammar && go vet ./...
+
+staticcheck:
+	$(TOOL) staticcheck ./...
+
+# Generates again all that says how it is generated, and compares with what was there.
+SOURCES := find . -type f -not -path './.git/*' -not -path './.paygrid/*' -not -path './bin/*' -print0 | sort -z | xargs -0 sha256sum
+fresh:
+	@before=$$($(SOURCES)); go generate ./...; after=$$($(SOURCES)); \
+	if ! diff <(echo "$$before") <(echo "$$after"); then echo "stale: commit what go generate has changed" >&2; exit 1; fi
+
+postgres:
+	@deploy/install-postgres
