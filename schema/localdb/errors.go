@@ -25,7 +25,8 @@ func (e *NotFoundError) Error() string {
 	}
 	b.WriteString(`. Run deploy/install-postgres, or install it by hand:
   Debian 12+, Ubuntu 24.04+:  apt-get install postgresql
-  Debian 11, Ubuntu 20/22:    apt-get install postgresql-common && /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y && apt-get install postgresql-17
+  Debian 11, Ubuntu 22.04:    apt-get install postgresql-common ca-certificates,
+                              /usr/share/postgresql-common/pgdg/apt.postgresql.org.sh -y, apt-get install postgresql-17
   Fedora, RHEL 10:            dnf install postgresql-server
   RHEL 9 and its kin:         dnf module install postgresql:16/server
   Alpine:                     apk add postgresql16
