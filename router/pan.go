@@ -16,8 +16,8 @@ const (
 
 // cardNumberIn searches every string of a JSON text, values and member names at any depth, escapes resolved. The
 // pointer names the member, or is "" where the pointer itself would repeat the number. Numbers are not searched: a
-// large amount is no card. Where the text stops being JSON, its rest is searched as it stands, since a card number in
-// a broken body is one all the same.
+// large amount is no card. A text that is not JSON is searched as it stands, since a card number in a broken body is
+// one all the same.
 func cardNumberIn(body []byte) (pointer string, found bool) {
 	dec := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for {
@@ -26,7 +26,7 @@ func cardNumberIn(body []byte) (pointer string, found bool) {
 			return "", false
 		}
 		if err != nil {
-			return "", holdsCardNumber(string(body[dec.InputOffset():]))
+			return "", holdsCardNumber(string(body))
 		}
 		if tok.Kind() == '"' && holdsCardNumber(tok.String()) {
 			return safePointer(dec.StackPointer()), true
