@@ -7,7 +7,6 @@ import (
 	"math/big"
 	"time"
 
-
 	"paygrid/ledger"
 )
 
@@ -35,16 +34,24 @@ CROSS JOIN LATERAL (
 ) x
 WHERE b.state IN ('OWNED', 'FROZEN')`
 
-	// sqlRollUp moves the roll-ups of house accounts on to where their buckets are now. It takes the buckets' seq and the
-	// postings from one snapshot, so nothing can be between them, and moves rollup_seq by compare-and-set, so two roll-ups
-	// at once count nothing twice. Nothing waits for a lock but the short update of the bucket rows.
+	// sqlRollUp moves the roll-ups of house accounts on to where their buckets are now.
+	//
+	//	f  takes the buckets' seq from the statement's snapshot, without a lock: the postings come from the same
+	//	   snapshot, so none up to seq can be missing (a locked row would be newer than they are)
+	//	l  locks the rows in the order of all other statements, so that they cannot deadlock
+	//	b  moves rollup_seq by compare-and-set, so that two roll-ups at once count nothing twice
 	sqlRollUp = `
 WITH f AS (
     SELECT b.bucket, b.seq, b.rollup_seq FROM buckets b
     WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED' AND b.seq > b.rollup_seq
 ),
+l AS (
+    SELECT b.bucket FROM buckets b
+    WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED' AND b.seq > b.rollup_seq
+    ORDER BY b.bucket FOR UPDATE
+),
 b AS (
-    UPDATE buckets SET rollup_seq = f.seq FROM f
+    UPDATE buckets SET rollup_seq = f.seq FROM f JOIN l ON l.bucket = f.bucket
     WHERE buckets.bucket = f.bucket AND buckets.rollup_seq = f.rollup_seq AND buckets.state = 'OWNED'
     RETURNING buckets.bucket
 ),
@@ -195,4 +202,3 @@ func (c *Cluster) ownedBy(name string) (*Shard, []int32, error) {
 	}
 	return s, buckets, nil
 }
-

@@ -31,6 +31,9 @@ type Change struct {
 	At       time.Time
 }
 
+// openingScope is the scope of an opening's key; its bucket follows from client and key alone.
+const openingScope = "payments"
+
 // Limits of one Change; a batch holds at most Options.BatchLimit Changes.
 const (
 	maxAttemptsPerChange = 4
@@ -58,6 +61,9 @@ func (o Opening) Check() error {
 	}
 	if got := BucketOf(o.Key.ClientID, o.Key.Key); got != b {
 		return broken("S1", o.Payment.ID, "its key hashes to bucket %s", got)
+	}
+	if o.Key.ClientID != o.Payment.ClientID || o.Key.Scope != openingScope {
+		return broken("S1", o.Payment.ID, "its key is client %q's in scope %q", o.Key.ClientID, o.Key.Scope)
 	}
 	if o.Payment.Version != 1 {
 		return broken("S3", o.Payment.ID, "an opening has version 1, not %d", o.Payment.Version)

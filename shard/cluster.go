@@ -95,7 +95,10 @@ func (c *Cluster) Map() *Map {
 func (c *Cluster) owner(b Bucket) (*Shard, Owner, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if b < 0 || b >= Buckets || c.closed {
+	if c.closed {
+		return nil, Owner{}, errClosed
+	}
+	if b < 0 || b >= Buckets {
 		return nil, Owner{}, fmt.Errorf("bucket %s: %w", b, ErrNoOwner)
 	}
 	owner := c.current.Owner(b)
@@ -192,8 +195,12 @@ func (c *Cluster) Ping(ctx context.Context) error {
 
 // each runs f on every shard of the map at once and returns the first error.
 func (c *Cluster) each(ctx context.Context, f func(ctx context.Context, s *Shard) error) error {
+	shards := c.all()
+	if len(shards) == 0 {
+		return errClosed
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, s := range c.all() {
+	for _, s := range shards {
 		group.Go(func() error { return f(ctx, s) })
 	}
 	return group.Wait()

@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/puddle/v2"
 )
 
 // The sentinels of this package, each with when it is returned.
@@ -24,6 +25,8 @@ var (
 	// ErrNoOwner: no shard owns the bucket at the epoch of the newest map that could be read. Nothing was written.
 	ErrNoOwner = errors.New("no shard owns the bucket")
 
+	// errClosed is what callers hear after Close.
+	errClosed = fmt.Errorf("the cluster is closed: %w", ErrUnavailable)
 	// errFenced is the fence's refusal inside this package: the shard does not own the bucket at that epoch.
 	errFenced = errors.New("the shard does not own the bucket at this epoch")
 )
@@ -60,7 +63,7 @@ func judge(err error) verdict {
 		return judgeState(pg.Code)
 	}
 	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) || pgconn.SafeToRetry(err) {
+	if errors.As(err, &connect) || pgconn.SafeToRetry(err) || errors.Is(err, puddle.ErrClosedPool) {
 		return unreachable
 	}
 	var network net.Error
@@ -77,17 +80,26 @@ func judgeState(code string) verdict {
 		"0A000", // cached plan must not change result type: pgx drops the plan
 		"55P03": // lock_not_available
 		return again
-	case "40003", // CockroachDB: result is ambiguous
-		"57P01", "57P02", // the server went down under the statement
-		"57014": // statement timeout or cancel: it may have come too late
+	case "40003": // CockroachDB: result is ambiguous
 		return inDoubt
-	case "57P03", "53300": // starting up, too many connections: refused at the door
+	case "57P03", "25006": // starting up; a standby, which is for reading only: another server may do
 		return unreachable
 	}
-	switch code[:2] {
-	case "22", "23": // data exception (overflow), integrity constraint
+	return judgeClass(code[:min(2, len(code))])
+}
+
+// judgeClass judges by the first two characters of an SQLSTATE, where all of a class mean the same.
+func judgeClass(class string) verdict {
+	switch class {
+	case "21", "22", "23", // cardinality (a row twice in one change), data (overflow), integrity constraint
+		"54", // a limit of the server: a text too long for its index
+		"P0": // a trigger's RAISE
 		return refused
-	case "08":
+	case "53": // too many connections, disk full, out of memory: refused at the door
+		return unreachable
+	case "08", // connection
+		"57",       // shutdown, cancel, time-out: it may have come too late
+		"58", "XX": // I/O and internal errors (CockroachDB: a range is unavailable): the server itself cannot say
 		return inDoubt
 	}
 	return fatal

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 )
@@ -172,35 +171,40 @@ func (s *Shard) written(ctx context.Context, op string, w writer) []error {
 		all[n] = n
 	}
 	out := make([]error, w.size)
-	s.writeSome(ctx, op, w, all, out)
+	s.writeSome(ctx, op, w, all, false, out)
 	return out
 }
 
 // maxReadBacks bounds how often one batch is run again because it was in doubt and proved not committed.
 const maxReadBacks = 3
 
-// writeSome writes the picked items and puts their verdicts into out.
-func (s *Shard) writeSome(ctx context.Context, op string, w writer, picked []int, out []error) {
-	for doubt := 0; len(picked) > 0; doubt++ {
+// writeSome writes the picked items and puts their verdicts into out. doubted says that an earlier run of them was in
+// doubt and can still be under way.
+func (s *Shard) writeSome(ctx context.Context, op string, w writer, picked []int, doubted bool, out []error) {
+	for run := 0; len(picked) > 0; run++ {
 		verdicts, err := s.writeOnce(ctx, op, w, picked)
 		if err == nil {
-			s.confirm(ctx, op, w, picked, verdicts, doubt > 0)
+			s.confirm(ctx, op, w, picked, verdicts, doubted)
 			for k, n := range picked {
 				out[n] = verdicts[k]
 			}
 			return
 		}
-		if judge(err) == refused && len(picked) > 1 {
+		v := judge(err)
+		if (v == refused || v == fatal) && len(picked) > 1 {
 			for _, n := range picked {
-				s.writeSome(ctx, op, w, []int{n}, out)
+				s.writeSome(ctx, op, w, []int{n}, doubted, out)
 			}
 			return
 		}
-		if judge(err) != inDoubt || doubt == maxReadBacks {
-			tellAll(picked, out, giveUp(op, err))
+		if v == inDoubt {
+			doubted = true
+			picked = s.readBack(ctx, op, w, picked, out)
+		}
+		if v != inDoubt || run == maxReadBacks {
+			tellAll(picked, out, giveUp(op, err, doubted))
 			return
 		}
-		picked = s.readBack(ctx, op, w, picked, out)
 	}
 }
 
@@ -223,7 +227,7 @@ func (s *Shard) readBack(ctx context.Context, op string, w writer, picked []int,
 	found, err := w.find(ctx, picked)
 	if err != nil {
 		s.metrics.readBacks.WithLabelValues(s.name, op, "failed").Add(float64(len(picked)))
-		tellAll(picked, out, fmt.Errorf("%s: %w: %w", op, ErrInDoubt, err))
+		tellAll(picked, out, stillInDoubt(op, err))
 		return nil
 	}
 	var rest []int
@@ -239,20 +243,20 @@ func (s *Shard) readBack(ctx context.Context, op string, w writer, picked []int,
 	return rest
 }
 
-// confirm looks behind the conflicts of a run that followed a doubt: the earlier run may have committed meanwhile, and
-// then the conflict is with ourselves.
+// confirm looks behind the conflicts and the fence's refusals of a run that followed a doubt: the earlier run may have
+// committed meanwhile. Then the conflict is with ourselves, or the bucket moved after our commit.
 func (s *Shard) confirm(ctx context.Context, op string, w writer, picked []int, verdicts []error, doubted bool) {
 	if !doubted {
 		return
 	}
 	for k, n := range picked {
-		if !errors.Is(verdicts[k], ErrConflict) {
+		if verdicts[k] == nil {
 			continue
 		}
 		found, err := w.find(ctx, []int{n})
 		switch {
 		case err != nil:
-			verdicts[k] = fmt.Errorf("%s: %w: %w", op, ErrInDoubt, err)
+			verdicts[k] = stillInDoubt(op, err)
 		case found[0]:
 			verdicts[k] = nil
 		}
@@ -265,15 +269,22 @@ func tellAll(picked []int, out []error, err error) {
 	}
 }
 
-// giveUp turns the last error of a statement into what a caller can act on.
-func giveUp(op string, err error) error {
-	switch judge(err) {
-	case inDoubt:
-		return fmt.Errorf("%s: %w: %w", op, ErrInDoubt, err)
-	case unreachable:
-		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
-	case refused:
+// giveUp turns the last error of a statement into what a caller can act on. After a doubt only the database's refusal is
+// certain: an earlier run can still be under way, so "nothing was written" would be a guess.
+func giveUp(op string, err error, doubted bool) error {
+	v := judge(err)
+	switch {
+	case v == refused:
 		return fmt.Errorf("%s: %w", op, refusal(err))
+	case v == inDoubt || doubted:
+		return stillInDoubt(op, err)
+	case v == unreachable:
+		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", op, err)
+}
+
+// stillInDoubt keeps err as text alone: it can wrap ErrUnavailable, which promises that nothing was written.
+func stillInDoubt(op string, err error) error {
+	return fmt.Errorf("%s: %w: %v", op, ErrInDoubt, err)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,9 @@ func ParseMap(data []byte) (*Map, error) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&file); err != nil {
 		return nil, &MapError{Detail: err.Error()}
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, &MapError{Detail: "more follows the map: half of another one?"}
 	}
 	m := &Map{Version: file.Version, URLs: map[string]string{}}
 	urls := map[string]bool{}
@@ -187,6 +191,9 @@ func (f *MapFile) Write(m *Map) error {
 		return fmt.Errorf("shard map: %w", err)
 	}
 	_, err = next.Write(append(data, '\n'))
+	if err == nil {
+		err = next.Sync() // or a crash of the machine could leave an empty file under the name
+	}
 	if closed := next.Close(); err == nil {
 		err = closed
 	}

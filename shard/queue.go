@@ -8,9 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlExpired names payments whose authorization has run out. It relies on payments_expiring.
+// sqlExpired names payments whose authorization has run out. What a moved bucket left
+// behind is not ours to close. It relies on payments_expiring.
 const sqlExpired = `
-SELECT p.payment_id FROM payments p
+SELECT p.payment_id FROM payments p JOIN buckets b ON b.bucket = p.bucket AND b.state = 'OWNED'
 WHERE p.expires_at <= $1::TIMESTAMPTZ AND p.status IN ('AUTHORIZED', 'REQUIRES_ACTION')
 ORDER BY p.expires_at, p.bucket, p.payment_id LIMIT $2::INT8`
 

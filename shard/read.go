@@ -15,7 +15,7 @@ import (
 )
 
 // The reads by ID rely on primary keys and on attempts_payment, refunds_payment, journal_entries_payment and
-// outbox_payment_version; the one by order on payments_order.
+// outbox_payment_version; the one by order on payments_order, and it leaves out what a moved bucket left behind.
 const (
 	sqlOwned = `SELECT b.seq FROM buckets b WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'OWNED'`
 
@@ -42,7 +42,8 @@ FROM idempotency_keys k WHERE k.bucket = $1::INT4 AND k.client_id = $2::TEXT AND
 SELECT p.payment_id, p.client_id, p.order_id, p.customer_id, p.status, p.version, p.psp, p.psp_ref, p.currency, p.authorized,
     p.captured, p.released, p.refunding, p.refunded, p.capture_mode, p.method, p.splits, p.parts, p.return_url, p.redirect_url,
     p.failure_code, p.failure, p.expires_at, p.created_at, p.updated_at
-FROM payments p WHERE p.client_id = $1::TEXT AND p.order_id = $2::TEXT
+FROM payments p JOIN buckets b ON b.bucket = p.bucket AND b.state IN ('OWNED', 'FROZEN')
+WHERE p.client_id = $1::TEXT AND p.order_id = $2::TEXT
 ORDER BY p.bucket, p.payment_id LIMIT $3::INT8`
 
 	sqlEntries = `
@@ -105,7 +106,7 @@ func (c *Cluster) OpeningKey(ctx context.Context, clientID, key string) (*Key, e
 		out = nil
 		batch := &pgx.Batch{}
 		queueOwned(batch, b, epoch)
-		queueKey(batch, b, KeyRef{ClientID: clientID, Scope: "payments", Key: key}, &out)
+		queueKey(batch, b, KeyRef{ClientID: clientID, Scope: openingScope, Key: key}, &out)
 		return s.pool.SendBatch(ctx, batch).Close()
 	})
 	return out, err
