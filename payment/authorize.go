@@ -1,0 +1,195 @@
+package payment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"paygrid/ledger"
+	"paygrid/psprouter"
+	"paygrid/shard"
+)
+
+// Authorize starts a payment: the intent is committed, the PSP called with nothing open, the outcome committed. A caller
+// that hangs up changes nothing. A repeated key is answered as the first time, or with the state so far while that is
+// open.
+func (s *Service) Authorize(ctx context.Context, c AuthorizeCommand) (Answer, error) {
+	if err := c.check(); err != nil {
+		return Answer{}, err
+	}
+	return s.detached(ctx, func(ctx context.Context) (Answer, error) { return s.authorize(ctx, c) })
+}
+
+func (s *Service) authorize(ctx context.Context, c AuthorizeCommand) (Answer, error) {
+	choice, err := s.psps.Choose(c.Method.Tokens, c.Amount)
+	if err != nil {
+		return s.replayOr(ctx, c, routeError(err))
+	}
+	s.config.Pause(point("authorize", stepBegun))
+	o, err := open(c, choice, s.now(), s.config.CheckAfter)
+	if err != nil {
+		return Answer{}, err
+	}
+	err = s.shards.Begin(ctx, o)
+	if errors.Is(err, shard.ErrConflict) {
+		return s.replayOr(ctx, c, &Error{Code: CodeBusy, Detail: "the key is being taken", RetryIn: time.Second, Remedy: "repeat"})
+	}
+	if err != nil {
+		return Answer{}, unavailable(err)
+	}
+	s.config.Pause(point("authorize", stepCommitted))
+	outcome, took := s.call(ctx, choice.PSP, AttemptAuthorize, func(ctx context.Context) psprouter.Outcome {
+		return choice.PSP.Authorize(ctx, psprouter.AuthorizeRequest{Attempt: o.Attempt.ID, Amount: c.Amount, Token: choice.Token,
+			AutoCapture: c.CaptureMode == Automatic, ReturnURL: c.ReturnURL, Recovery: recoveryOf(o.Payment, c.Key)})
+	})
+	s.config.Pause(point("authorize", stepSent))
+	snapshot := shard.Snapshot{Payment: o.Payment, Attempts: []shard.Attempt{o.Attempt}}
+	answer, err := s.conclude(ctx, "authorize", snapshot, o.Attempt, o.Key.KeyRef, outcome)
+	answer.PSPTime = took
+	s.config.Pause(point("authorize", stepSettled))
+	return answer, err
+}
+
+// replayOr answers a key that was used before, or returns otherwise if it was not.
+func (s *Service) replayOr(ctx context.Context, c AuthorizeCommand, otherwise error) (Answer, error) {
+	key, err := s.shards.OpeningKey(ctx, c.Client, c.Key)
+	if err != nil {
+		return Answer{}, unavailable(err)
+	}
+	if key == nil {
+		return Answer{}, otherwise
+	}
+	return s.replay(ctx, *key, c.meaning())
+}
+
+// replay answers a repeated key: another meaning is refused whatever became of the first; the stored answer needs nothing
+// but the key; while that is missing the caller gets the state so far.
+func (s *Service) replay(ctx context.Context, key shard.Key, meaning [32]byte) (Answer, error) {
+	if key.RequestHash != meaning {
+		return Answer{}, &Error{Code: CodeKeyReused, Detail: "this idempotency key was used with another request", Reference: key.PaymentID,
+			Remedy: "use a new key for a new request, or repeat the first request as it was"}
+	}
+	if key.AnswerKind != "" {
+		return Answer{Kind: Kind(key.AnswerKind), Body: key.Answer, Replayed: true, PaymentID: key.PaymentID}, nil
+	}
+	snapshot, err := s.shards.Snapshot(ctx, key.PaymentID)
+	if err != nil {
+		return Answer{}, unavailable(err)
+	}
+	return processing(snapshot, key.SubjectID)
+}
+
+// processing shows what is known of a call that has no outcome yet: the payment, or the refund that the call made.
+func processing(s shard.Snapshot, subject string) (Answer, error) {
+	var resource any
+	v := viewOf(s.Payment)
+	resource = v
+	for _, a := range s.Attempts {
+		switch {
+		case a.ID == subject && a.Kind == AttemptCapture:
+			v.CaptureID = a.ID
+			resource = v
+		case a.ID == subject && a.Kind == AttemptVoid:
+			v.VoidID = a.ID
+			resource = v
+		}
+	}
+	for _, r := range s.Refunds {
+		if r.ID == subject {
+			resource = refundViewOf(r, s.Payment)
+		}
+	}
+	body, err := json.Marshal(resource)
+	if err != nil {
+		return Answer{}, fmt.Errorf("payment %s: answer: %w", s.Payment.ID, err)
+	}
+	return Answer{Kind: KindProcessing, Body: body, PaymentID: s.Payment.ID}, nil
+}
+
+// recoveryOf is what the PSP keeps for the day that a shard loses its last seconds.
+func recoveryOf(p shard.Payment, key string) psprouter.Recovery {
+	return psprouter.Recovery{Payment: p.ID, Client: p.ClientID, Key: key, Order: p.OrderID, Splits: p.Splits}
+}
+
+// call makes one PSP call under its time limit.
+func (s *Service) call(ctx context.Context, psp psprouter.PSP, operation string,
+	send func(context.Context) psprouter.Outcome) (psprouter.Outcome, time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.PSPTimeout)
+	defer cancel()
+	start := s.config.Now()
+	outcome := send(ctx)
+	took := s.config.Now().Sub(start)
+	s.metrics.called(psp.Name(), operation, outcome, took)
+	return outcome, took
+}
+
+// maxRaces bounds how often one command decides anew because somebody else changed the payment first.
+const maxRaces = 50
+
+// conclude commits an outcome and answers the caller. Whoever was first wins: if the attempt is closed already, the
+// caller hears what was stored. What cannot be committed is not lost: the attempt stays pending, and the caller hears
+// PROCESSING.
+func (s *Service) conclude(ctx context.Context, operation string, snapshot shard.Snapshot, a shard.Attempt, ref shard.KeyRef,
+	outcome psprouter.Outcome) (Answer, error) {
+	s.report(ctx, a, outcome)
+	for range maxRaces {
+		change, answer, err := settle(snapshot, a.ID, outcome, s.now(), s.config.AuthorizationLifetime)
+		if err == nil {
+			err = s.shards.Apply(ctx, change)
+		}
+		if err == nil {
+			if answer.Kind == KindProcessing {
+				noted := shard.Snapshot{Payment: change.Payment, Attempts: change.Attempts, Refunds: change.Refunds}
+				return processing(noted, subjectIn(noted, a))
+			}
+			return answer, nil
+		}
+		if !errors.Is(err, shard.ErrConflict) && !errors.Is(err, errClosed) {
+			return s.unsaved(ctx, operation, snapshot, a, err)
+		}
+		s.metrics.races.WithLabelValues(operation).Inc()
+		found, lost := s.shards.Find(ctx, snapshot.Payment.ID, ref)
+		if lost != nil || found.Missing {
+			return s.unsaved(ctx, operation, snapshot, a, errors.Join(err, lost))
+		}
+		if found.Key != nil && found.Key.AnswerKind != "" {
+			return Answer{Kind: Kind(found.Key.AnswerKind), Body: found.Key.Answer, PaymentID: found.Payment.ID}, nil
+		}
+		if errors.Is(err, errClosed) {
+			return processing(found.Snapshot, subjectIn(found.Snapshot, a))
+		}
+		snapshot = found.Snapshot
+	}
+	return s.unsaved(ctx, operation, snapshot, a, shard.ErrConflict)
+}
+
+// subjectIn is what a call made: the refund for a refund, else the attempt.
+func subjectIn(s shard.Snapshot, a shard.Attempt) string {
+	if r, ok := refundOf(s, a.ID); ok {
+		return r.ID
+	}
+	return a.ID
+}
+
+// unsaved tells people that an outcome could not be committed. The pending attempt is there to be asked about.
+func (s *Service) unsaved(ctx context.Context, operation string, snapshot shard.Snapshot, a shard.Attempt, err error) (Answer, error) {
+	s.metrics.unsaved.WithLabelValues(operation).Inc()
+	s.config.Log.ErrorContext(ctx, "an outcome could not be committed; the attempt stays pending", "operation", operation,
+		"payment", snapshot.Payment.ID, "attempt", a.ID, "error", err)
+	return processing(snapshot, subjectIn(snapshot, a))
+}
+
+// report logs what must not go unseen: an answer that contradicts what was asked.
+func (s *Service) report(ctx context.Context, a shard.Attempt, o psprouter.Outcome) {
+	if o.Alert {
+		s.config.Log.ErrorContext(ctx, "the PSP's answer does not fit what was asked", "psp", a.PSP, "payment", a.PaymentID,
+			"attempt", a.ID, "operation", a.Kind, "reason", o.Reason)
+	}
+}
+
+// moneyOf is an attempt's amount in its payment's currency.
+func moneyOf(p shard.Payment, minor int64) ledger.Money {
+	return ledger.Money{Minor: minor, Currency: p.Currency}
+}

@@ -1,0 +1,161 @@
+package payment
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"paygrid/psprouter"
+	"paygrid/shard"
+)
+
+// Config says how a Service works. Zero durations mean the defaults beside the fields.
+type Config struct {
+	// PSPTimeout is how long an answer of a PSP is waited for; after that the outcome is Unknown. 10 s.
+	PSPTimeout time.Duration
+	// CheckAfter is when a pending attempt is first asked about by the resolver. 1 min.
+	CheckAfter time.Duration
+	// AuthorizationLifetime is used where the PSP does not say when an authorization runs out. 7 days.
+	AuthorizationLifetime time.Duration
+	// MaxInFlight is how many commands may be under way at once; more are refused with CodeUnavailable. 10,000.
+	MaxInFlight int
+	Now         func() time.Time
+	Log         *slog.Logger
+	Registry    prometheus.Registerer // may be nil
+	// Pause is called at each named point between two steps of a command. It is for tests that stop the process there;
+	// nil does nothing.
+	Pause func(Point)
+}
+
+func (c Config) withDefaults() Config {
+	if c.PSPTimeout <= 0 {
+		c.PSPTimeout = 10 * time.Second
+	}
+	if c.CheckAfter <= 0 {
+		c.CheckAfter = time.Minute
+	}
+	if c.AuthorizationLifetime <= 0 {
+		c.AuthorizationLifetime = 7 * 24 * time.Hour
+	}
+	if c.MaxInFlight <= 0 {
+		c.MaxInFlight = 10_000
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Pause == nil {
+		c.Pause = func(Point) {}
+	}
+	return c
+}
+
+// Point names a place between two steps of a command: "capture.sent" is after the capture's PSP call, before its outcome
+// is committed.
+type Point string
+
+// Points returns every point, in the order in which each command passes them.
+func Points() []Point {
+	var out []Point
+	for _, command := range []string{"authorize", scopeCapture, scopeVoid, scopeRefunds} {
+		for _, step := range []string{stepBegun, stepCommitted, stepSent, stepSettled} {
+			out = append(out, point(command, step))
+		}
+	}
+	return out
+}
+
+// The steps of a command.
+const (
+	stepBegun     = "begun"     // checked, nothing written
+	stepCommitted = "committed" // the intent is committed, the PSP not called
+	stepSent      = "sent"      // the PSP answered, the outcome is not committed
+	stepSettled   = "settled"   // the outcome is committed, the caller not answered
+)
+
+func point(command, step string) Point { return Point(command + "." + step) }
+
+// Service runs the commands. It holds no state but what is under way: any number of processes may serve the same shards.
+type Service struct {
+	shards  *shard.Cluster
+	psps    *psprouter.Router
+	config  Config
+	metrics *metrics
+	slots   chan struct{} // one token per command under way
+	running sync.WaitGroup
+}
+
+// New makes a Service on shards and PSPs.
+func New(shards *shard.Cluster, psps *psprouter.Router, c Config) (*Service, error) {
+	if c.Now == nil {
+		return nil, errors.New("payment: Config.Now is missing")
+	}
+	c = c.withDefaults()
+	return &Service{shards: shards, psps: psps, config: c, metrics: newMetrics(c.Registry),
+		slots: make(chan struct{}, c.MaxInFlight)}, nil
+}
+
+// Drain waits until no command is under way, or ctx ends.
+func (s *Service) Drain(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Ready tells whether every shard answers.
+func (s *Service) Ready(ctx context.Context) error { return s.shards.Ping(ctx) }
+
+// now is the clock, in the database's precision, so that what is answered is what is read later.
+func (s *Service) now() time.Time { return s.config.Now().UTC().Truncate(time.Microsecond) }
+
+// result is how a command ended.
+type result struct {
+	answer Answer
+	err    error
+}
+
+// detached runs a command that its caller can leave but not stop: it goes on to its end, whatever becomes of the caller.
+func (s *Service) detached(ctx context.Context, run func(ctx context.Context) (Answer, error)) (Answer, error) {
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		return Answer{}, &Error{Code: CodeUnavailable, Detail: "too many commands are under way", RetryIn: time.Second,
+			Remedy: "repeat with the same idempotency key after the time given"}
+	}
+	s.running.Add(1)
+	done := make(chan result, 1)
+	go func() {
+		defer s.running.Done()
+		defer func() { <-s.slots }()
+		answer, err := run(context.WithoutCancel(ctx))
+		done <- result{answer, err}
+	}()
+	select {
+	case r := <-done:
+		return r.answer, r.err
+	case <-ctx.Done():
+		return Answer{}, ctx.Err()
+	}
+}
+
+// unavailable turns a shard's error into a command's, before any PSP was called.
+func unavailable(err error) error {
+	var invariant *shard.InvariantError
+	var refused *shard.RefusedError
+	if errors.As(err, &invariant) || errors.As(err, &refused) {
+		return err // a fault of ours: nothing was written; let it be seen as one
+	}
+	return &Error{Code: CodeUnavailable, Detail: "the payment's shard cannot be reached; nothing was charged", RetryIn: time.Second,
+		Remedy: "repeat with the same idempotency key after the time given", Err: err}
+}
