@@ -22,10 +22,12 @@ func (a account) Supports(m ledger.Money) error {
 	}
 	return nil
 }
-func (a account) Authorize(context.Context, AuthorizeRequest) Outcome { panic("choosing must not call") }
-func (a account) Capture(context.Context, CaptureRequest) Outcome     { panic("choosing must not call") }
-func (a account) Void(context.Context, VoidRequest) Outcome           { panic("choosing must not call") }
-func (a account) Refund(context.Context, RefundRequest) Outcome       { panic("choosing must not call") }
+func (a account) Authorize(context.Context, AuthorizeRequest) Outcome {
+	panic("choosing must not call")
+}
+func (a account) Capture(context.Context, CaptureRequest) Outcome { panic("choosing must not call") }
+func (a account) Void(context.Context, VoidRequest) Outcome       { panic("choosing must not call") }
+func (a account) Refund(context.Context, RefundRequest) Outcome   { panic("choosing must not call") }
 
 func TestChoose(t *testing.T) {
 	r := NewRouter(account{"stripe", 10}, account{"adyen", 1}, account{"stripe", 1})
