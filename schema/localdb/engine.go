@@ -75,7 +75,7 @@ func (e *Engine) AdminURL(database string) string {
 	return u.String()
 }
 
-// URL connects to a database as another role, which must exist and may have an empty password on neither engine.
+// URL connects to a database as another role, which must exist and have that password.
 func (e *Engine) URL(database, user, password string) string {
 	u := e.admin
 	u.Path = "/" + database

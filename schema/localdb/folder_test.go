@@ -156,7 +156,7 @@ func TestFallbackHomeIsStableAndDistinct(t *testing.T) {
 func TestRootsPrivateFolderFallsBack(t *testing.T) {
 	who, err := serverAccount()
 	if err != nil || who == nil {
-		t.Skipf("needs root and the user postgres (%v)", err)
+		t.Skipf("needs root, and the system user postgres (%v)", err)
 	}
 	dir := t.TempDir() // private to root
 	var said strings.Builder

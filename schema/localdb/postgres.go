@@ -249,15 +249,16 @@ func (s *server) awaitReady(ctx context.Context, admin url.URL, p *process) erro
 			return nil
 		}
 		select {
-		case <-p.done:
-			return &StartError{LogFile: s.folder.logFile(), Tail: s.logTail(), Err: p.err}
-		default:
-		}
-		select {
+		case <-ticker.C:
+			continue
 		case <-p.done:
 		case <-ctx.Done():
+		}
+		select {
+		case <-p.done: // looked at first: it is also what ends ctx
+			return &StartError{LogFile: s.folder.logFile(), Tail: s.logTail(), Err: p.err}
+		default:
 			return fmt.Errorf("localdb: the server does not answer (see %s): %w", s.folder.logFile(), errors.Join(ctx.Err(), err))
-		case <-ticker.C:
 		}
 	}
 }
