@@ -109,11 +109,25 @@ func TestDatabasesAndRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	execute(t, engine.AdminURL(engine.maintenanceDatabase()), "DROP ROLE clerk")
+}
+
+// dropAtEnd lets a test run again on the same engine, as -count asks for.
+func dropAtEnd(t *testing.T, engine *Engine, names ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		for _, name := range names {
+			if err := engine.DropDatabase(context.Background(), name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestTemplateCopies(t *testing.T) {
 	engine := db.Engine(t)
 	needPostgres(t, engine)
+	dropAtEnd(t, engine, "template_a", "copy_0", "copy_1", "copy_2")
 	if err := engine.CreateDatabase(t.Context(), "template_a"); err != nil {
 		t.Fatal(err)
 	}
