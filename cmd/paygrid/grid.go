@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"paygrid/payment"
+	"paygrid/psprouter/simulator"
+	"paygrid/schema"
+	"paygrid/schema/localdb"
+	"paygrid/shard"
+)
+
+// The dev cluster's fixed names.
+const (
+	devStripeKey = "sk_test_paygrid"
+	shopA        = "tk_shop_a"
+	shopB        = "tk_shop_b"
+)
+
+// gridOptions say how big a cluster on this machine is.
+type gridOptions struct {
+	Shards     int
+	Routers    int
+	Listen     string // of the first router; further ones take the next ports. Port 0 gives each a free one
+	Dir        string // data, map and config; must exist
+	Durable    bool   // full commits
+	PSPTimeout time.Duration
+	Latency    time.Duration // of the simulated PSP
+	WorkEvery  time.Duration // 0 = no background work
+	Log        *slog.Logger
+	EngineLog  io.Writer
+
+	// What tests inject.
+	Engine       *localdb.Engine // a running one; it is left running
+	Prefix       string          // of database names
+	Serializable bool
+	Statement    time.Duration
+	CheckAfter   time.Duration
+	Now          func() time.Time
+	Pause        func(payment.Point)
+}
+
+// grid is a whole cluster in one process.
+type grid struct {
+	URLs       []string
+	MapPath    string
+	ConfigPath string
+	Sim        *simulator.Simulator
+	SimURL     string
+	Nodes      []*node
+	Admin      map[string]string // shard -> URL of the owner of its tables
+
+	engine *localdb.Engine // nil if it is not ours
+	cancel context.CancelFunc
+	done   chan struct{}
+	once   sync.Once
+	err    error // of the run; read after done
+}
+
+// startGrid starts everything and returns when it can take payments.
+func startGrid(ctx context.Context, o gridOptions) (_ *grid, err error) {
+	g := &grid{MapPath: filepath.Join(o.Dir, "shards.json"), ConfigPath: filepath.Join(o.Dir, "router.json"), done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.stopEngine())
+		}
+	}()
+	engine := o.Engine
+	if engine == nil {
+		engine, err = localdb.Start(ctx, localdb.Options{Dir: o.Dir, Durable: o.Durable, Log: o.EngineLog})
+		if err != nil {
+			return nil, err
+		}
+		g.engine = engine
+	}
+	if err := g.provision(ctx, engine, o); err != nil {
+		return nil, err
+	}
+	return g, g.start(ctx, o)
+}
+
+// provision makes a database per shard, its tables and buckets, and the map. A map that is there keeps its owners: only
+// the databases' addresses are new.
+func (g *grid) provision(ctx context.Context, engine *localdb.Engine, o gridOptions) error {
+	password := rand.Text()
+	g.Admin = map[string]string{}
+	urls := map[string]string{}
+	var names []string
+	for n := range o.Shards {
+		name := "shard-" + strconv.Itoa(n+1)
+		database := o.Prefix + "paygrid_" + strconv.Itoa(n+1)
+		if err := engine.CreateDatabase(ctx, database); err != nil {
+			return err
+		}
+		names = append(names, name)
+		urls[name] = engine.URL(database, "paygrid_app", password)
+		g.Admin[name] = engine.AdminURL(database)
+	}
+	m, err := g.oldMap(names, urls)
+	if err != nil {
+		return err
+	}
+	// One after the other: the role is shared by all databases of the engine.
+	for n, name := range names {
+		if err := schema.Migrate(ctx, g.Admin[name]); err != nil {
+			return err
+		}
+		if n == 0 {
+			if err := schema.AllowLogin(ctx, g.Admin[name], password); err != nil {
+				return err
+			}
+		}
+		if err := shard.Place(ctx, g.Admin[name], name, m); err != nil {
+			return err
+		}
+	}
+	return shard.NewMapFile(g.MapPath).Write(m)
+}
+
+func (g *grid) oldMap(names []string, urls map[string]string) (*shard.Map, error) {
+	data, err := os.ReadFile(g.MapPath)
+	if errors.Is(err, os.ErrNotExist) {
+		return shard.EvenMap(names, urls), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := shard.ParseMap(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", g.MapPath, err)
+	}
+	if len(m.URLs) != len(names) {
+		return nil, &usageError{fmt.Sprintf("the data folder holds %d shards: start it with --shards %d, or name another folder", len(m.URLs), len(m.URLs))}
+	}
+	m.URLs = urls
+	return m, nil
+}
+
+// start runs the simulator and the routers in the background.
+func (g *grid) start(ctx context.Context, o gridOptions) error {
+	now := o.Now
+	if now == nil {
+		now = time.Now
+	}
+	simListener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	g.SimURL = "http://" + simListener.Addr().String()
+	g.Sim = simulator.New(simulator.Options{Now: now, Seed: uint64(time.Now().UnixNano()), SecretKey: devStripeKey,
+		LatencyMin: o.Latency, LatencyMax: o.Latency})
+	config := devConfig(g, o)
+	if err := config.write(g.ConfigPath); err != nil {
+		return errors.Join(err, simListener.Close())
+	}
+	listeners, err := listenAll(o.Listen, o.Routers)
+	if err != nil {
+		return errors.Join(err, simListener.Close())
+	}
+	for n := range listeners {
+		g.URLs = append(g.URLs, "http://"+listeners[n].Addr().String())
+		node, err := newNode(ctx, config, nodeOptions{Instance: n, Log: o.Log, Now: now, Pause: o.Pause})
+		if err != nil {
+			return errors.Join(err, simListener.Close())
+		}
+		g.Nodes = append(g.Nodes, node)
+	}
+	g.run(ctx, simListener, listeners)
+	return g.Nodes[0].service.Ready(ctx)
+}
+
+// run joins the routers first and the simulator after them, so that commands under way can still end.
+func (g *grid) run(ctx context.Context, simListener net.Listener, listeners []net.Listener) {
+	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	simCtx, stopSim := context.WithCancel(context.WithoutCancel(ctx))
+	routers, ctx := errgroup.WithContext(ctx)
+	for n, l := range listeners {
+		routers.Go(func() error { return g.Nodes[n].run(ctx, l) })
+	}
+	var sim errgroup.Group
+	sim.Go(func() error { return g.Sim.Serve(simCtx, simListener) })
+	go func() {
+		defer close(g.done)
+		err := routers.Wait()
+		stopSim()
+		g.err = errors.Join(err, sim.Wait())
+	}()
+}
+
+// Wait returns when the cluster has ended by itself, or ctx ends.
+func (g *grid) Wait(ctx context.Context) {
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+	}
+}
+
+// Close drains the routers, then stops the simulator and the engine.
+func (g *grid) Close() error {
+	g.once.Do(func() {
+		if g.cancel != nil {
+			g.cancel()
+			<-g.done
+		}
+		g.err = errors.Join(g.err, g.stopEngine())
+	})
+	return g.err
+}
+
+func (g *grid) stopEngine() error {
+	if g.engine == nil {
+		return nil
+	}
+	return g.engine.Stop()
+}
+
+// devConfig is the configuration of the cluster's routers. The file lets further ones join.
+func devConfig(g *grid, o gridOptions) routerConfig {
+	return routerConfig{Map: g.MapPath, PSPTimeoutMS: o.PSPTimeout.Milliseconds(), StatementMS: o.Statement.Milliseconds(),
+		CheckAfterMS: o.CheckAfter.Milliseconds(), WorkEveryMS: o.WorkEvery.Milliseconds(), Serializable: o.Serializable,
+		Clients: []clientConfig{{ID: "shop_a", KeySHA256: sha256Hex(shopA)}, {ID: "shop_b", KeySHA256: sha256Hex(shopB)}},
+		Stripe: &stripeConfig{BaseURL: g.SimURL, SecretKey: devStripeKey, SeveralCaptures: true,
+			NotProcessedHeader: simulator.NotProcessedHeader}}
+}
+
+func sha256Hex(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// listenAll listens on address and on the ports after it, one per router.
+func listenAll(address string, n int) ([]net.Listener, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, &usageError{fmt.Sprintf("--listen %q: want host:port", address)}
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return nil, &usageError{fmt.Sprintf("--listen %q: the port is no number", address)}
+	}
+	var out []net.Listener
+	for k := range n {
+		next := port
+		if port > 0 {
+			next += k
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(next)))
+		if err != nil {
+			for _, open := range out {
+				err = errors.Join(err, open.Close())
+			}
+			return nil, fmt.Errorf("%w; name another address with --listen", err)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}

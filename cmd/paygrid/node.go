@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"paygrid/payment"
+	"paygrid/psprouter"
+	"paygrid/psprouter/stripe"
+	"paygrid/router"
+	"paygrid/shard"
+)
+
+// node is one router process's worth: its own pools, commands, HTTP side and background work. All wiring is here.
+type node struct {
+	shards  *shard.Cluster
+	service *payment.Service
+	router  *router.Router
+	work    payment.Work
+	config  routerConfig
+	log     *slog.Logger
+}
+
+// nodeOptions are what a config file does not say: who this process is, and what tests inject.
+type nodeOptions struct {
+	Instance int
+	Log      *slog.Logger
+	Now      func() time.Time
+	Pause    func(payment.Point)
+}
+
+// mapInterval is how often a process looks for a new shard map; a refusal by the fence looks at once.
+const mapInterval = time.Second
+
+func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	psps, err := newPSPs(c)
+	if err != nil {
+		return nil, err
+	}
+	shards, err := shard.Open(ctx, shard.NewMapFile(c.Map), shard.Options{Lanes: c.Lanes, StatementTimeout: milliseconds(c.StatementMS),
+		Serializable: c.Serializable, Instance: o.Instance, Now: o.Now}, registry)
+	if err != nil {
+		return nil, err
+	}
+	service, err := payment.New(shards, psps, payment.Config{PSPTimeout: milliseconds(c.PSPTimeoutMS),
+		CheckAfter: milliseconds(c.CheckAfterMS), Now: o.Now, Log: o.Log, Registry: registry, Pause: o.Pause})
+	if err != nil {
+		shards.Close()
+		return nil, err
+	}
+	front, err := router.New(router.Config{Clients: c.clients(), DrainDelay: milliseconds(c.DrainDelayMS)}, service, registry, o.Log, o.Now)
+	if err != nil {
+		shards.Close()
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	owner := fmt.Sprintf("%s-%d-%d", host, os.Getpid(), o.Instance)
+	return &node{shards: shards, service: service, router: front, config: c, log: o.Log,
+		work: payment.Work{Service: service, Owner: owner, Every: milliseconds(c.WorkEveryMS)}}, nil
+}
+
+func newPSPs(c routerConfig) (*psprouter.Router, error) {
+	secret, err := c.Stripe.secret()
+	if err != nil {
+		return nil, err
+	}
+	adapter, err := stripe.New(stripe.Config{BaseURL: c.Stripe.BaseURL, SecretKey: secret, Timeout: milliseconds(c.PSPTimeoutMS),
+		SeveralCaptures: c.Stripe.SeveralCaptures, NotProcessedHeader: c.Stripe.NotProcessedHeader})
+	if err != nil {
+		return nil, err
+	}
+	return psprouter.NewRouter(adapter), nil
+}
+
+// drainTimeout bounds the wait for commands whose caller has left.
+const drainTimeout = 30 * time.Second
+
+// run serves on l and works until ctx ends, then drains: no new commands, the running ones end, the pools close.
+func (n *node) run(ctx context.Context, l net.Listener) error {
+	defer n.shards.Close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.router.Serve(ctx, l) })
+	group.Go(func() error {
+		return n.shards.Watch(ctx, mapInterval, func(err error) { n.log.Error("the shard map cannot be used; the old one stays", "error", err) })
+	})
+	if n.work.Every > 0 {
+		group.Go(func() error { return n.work.Run(ctx) })
+	}
+	err := group.Wait()
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if late := n.service.Drain(drain); late != nil {
+		err = errors.Join(err, fmt.Errorf("commands were still running after %s: %w", drainTimeout, late))
+	}
+	return err
+}
