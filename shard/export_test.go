@@ -1,0 +1,14 @@
+package shard
+
+// Waiting tells how many calls wait in the lanes, not yet in a statement.
+func (c *Cluster) Waiting() int {
+	n := 0
+	for _, s := range c.all() {
+		for _, l := range s.lanes {
+			l.mu.Lock()
+			n += len(l.openings) + len(l.changes)
+			l.mu.Unlock()
+		}
+	}
+	return n
+}

@@ -1,0 +1,220 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// idle makes a lane that nobody runs, so that its queue can be looked at.
+func idle(limit int) *lane {
+	s := &Shard{name: "s", opts: Options{BatchLimit: limit}}
+	return &lane{shard: s, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+}
+
+func (l *lane) put(payments ...string) {
+	for _, id := range payments {
+		c := change{}
+		c.Payment.ID = id
+		l.changes = append(l.changes, waiting[change]{item: c, done: make(chan error, 1)})
+	}
+}
+
+func batchOf(l *lane) string {
+	_, changes, _ := l.take()
+	return strings.Join(column(changes, func(w waiting[change]) string { return w.item.Payment.ID }), " ")
+}
+
+// TestTakeOncePerPayment: a payment is in a batch once, since a statement can move a row once; what it waits for keeps
+// its order, and others overtake it.
+func TestTakeOncePerPayment(t *testing.T) {
+	l := idle(3)
+	l.put("a", "a", "b", "a", "c", "d", "b")
+	var got []string
+	for range 6 {
+		got = append(got, batchOf(l))
+	}
+	if want := []string{"a b c", "a d b", "a", "", "", ""}; !slices.Equal(got, want) {
+		t.Errorf("batches %q, want %q", got, want)
+	}
+}
+
+func TestTakeAtMostTheLimit(t *testing.T) {
+	l := idle(4)
+	for range 10 {
+		l.openings = append(l.openings, waiting[opening]{})
+	}
+	for _, want := range []int{4, 4, 2, 0} {
+		if openings, _, _ := l.take(); len(openings) != want {
+			t.Errorf("a batch of %d, want %d", len(openings), want)
+		}
+	}
+}
+
+// TestQueueLimit: beyond the limit, and after the end, callers are told at once and nothing was written.
+func TestQueueLimit(t *testing.T) {
+	l := idle(1)
+	l.openings = make([]waiting[opening], maxWaiting)
+	if err := l.begin(context.Background(), opening{}); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrInDoubt) {
+		t.Errorf("a full lane says %v", err)
+	}
+	l = idle(1)
+	l.closed = true
+	if err := l.begin(context.Background(), opening{}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a closed lane says %v", err)
+	}
+}
+
+// TestCallerLeaves: who stops waiting is told that the outcome is open, and hinders nobody.
+func TestCallerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := idle(1)
+		ctx, cancel := context.WithCancel(context.Background())
+		left := make(chan error, 1)
+		go func() { left <- l.begin(ctx, opening{}) }()
+		synctest.Wait()
+		cancel()
+		if err := <-left; !errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnavailable) {
+			t.Errorf("told %v", err)
+		}
+		openings, _, _ := l.take()
+		openings[0].done <- nil // nobody listens, and this does not wait
+	})
+}
+
+// script is a writer whose runs answer by a list, and whose items are found or not: the protocol of a batch without a
+// database.
+type script struct {
+	runs  []any // per run: an error, or a []error of verdicts
+	found []any // per read-back: an error, or a []bool
+	wrote []string
+}
+
+func (c *script) writer(size int) writer {
+	return writer{
+		size: size,
+		write: func(_ context.Context, picked []int) ([]error, error) {
+			c.wrote = append(c.wrote, fmt.Sprint(picked))
+			next := c.runs[0]
+			c.runs = c.runs[1:]
+			if err, failed := next.(error); failed {
+				return nil, err
+			}
+			return slices.Clone(next.([]error)), nil
+		},
+		find: func(context.Context, []int) ([]bool, error) {
+			next := c.found[0]
+			c.found = c.found[1:]
+			if err, failed := next.(error); failed {
+				return nil, err
+			}
+			return next.([]bool), nil
+		},
+	}
+}
+
+// TestWritten walks the protocol of a batch: one by one after a refusal, read back after a doubt, looked behind after
+// a conflict that follows a doubt.
+func TestWritten(t *testing.T) {
+	lost, gone := error(&pgconn.PgError{Code: "57P01"}), fmt.Errorf("find: %w", ErrUnavailable)
+	bad := error(&pgconn.PgError{Code: "23514", ConstraintName: "payments_captured"})
+	fault, busy := error(&pgconn.PgError{Code: "42P01"}), error(&pgconn.PgError{Code: "40001"})
+	ok, conflict := []error{nil}, []error{ErrConflict}
+	for name, c := range map[string]struct {
+		size  int
+		runs  []any
+		found []any
+		want  string // one word per item
+		wrote string
+	}{
+		"all is well":                       {2, []any{[]error{nil, ErrConflict}}, nil, "ok conflict", "[0 1]"},
+		"busy once":                         {1, []any{busy, ok}, nil, "ok", "[0] [0]"},
+		"one is bad":                        {3, []any{bad, ok, bad, ok}, nil, "ok refused ok", "[0 1 2] [0] [1] [2]"},
+		"a fault":                           {2, []any{fault, fault, ok}, nil, "fault ok", "[0 1] [0] [1]"},
+		"lost, all committed":               {2, []any{lost}, []any{[]bool{true, true}}, "ok ok", "[0 1]"},
+		"lost, none committed":              {2, []any{lost, []error{nil, nil}}, []any{[]bool{false, false}}, "ok ok", "[0 1] [0 1]"},
+		"lost, one had committed":           {2, []any{lost, ok}, []any{[]bool{true, false}}, "ok ok", "[0 1] [1]"},
+		"lost, cannot be read back":         {1, []any{lost}, []any{gone}, "doubt", "[0]"},
+		"lost, late, conflict with oneself": {1, []any{lost, conflict}, []any{[]bool{false}, []bool{true}}, "ok", "[0] [0]"},
+		"lost, a conflict with another":     {1, []any{lost, conflict}, []any{[]bool{false}, []bool{false}}, "conflict", "[0] [0]"},
+		"lost, conflict, not read back":     {1, []any{lost, conflict}, []any{[]bool{false}, gone}, "doubt", "[0] [0]"},
+		"lost, late, then fenced": {
+			1, []any{lost, []error{errFenced}}, []any{[]bool{false}, []bool{true}}, "ok", "[0] [0]",
+		},
+		"lost, then fenced": {1, []any{lost, []error{errFenced}}, []any{[]bool{false}, []bool{false}}, "fenced", "[0] [0]"},
+		"lost, late, then one by one": {
+			2, []any{lost, bad, conflict, bad}, []any{[]bool{false, false}, []bool{true}}, "ok refused", "[0 1] [0 1] [0] [1]",
+		},
+		"lost, then a fault": {1, []any{lost, fault}, []any{[]bool{false}}, "doubt", "[0] [0]"},
+		"lost for ever": {
+			1, []any{lost, lost, lost, lost}, []any{[]bool{false}, []bool{false}, []bool{false}, []bool{false}}, "doubt", "[0] [0] [0] [0]",
+		},
+		"lost for ever, committed at last": {
+			1, []any{lost, lost, lost, lost}, []any{[]bool{false}, []bool{false}, []bool{false}, []bool{true}}, "ok", "[0] [0] [0] [0]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &Shard{name: "s", opts: Options{}.withDefaults(), metrics: NewMetrics(nil, noTime)}
+				play := &script{runs: c.runs, found: c.found}
+				verdicts := s.written(context.Background(), "apply", play.writer(c.size))
+				if got := strings.Join(column(verdicts, wordOf), " "); got != c.want {
+					t.Errorf("told %q, want %q: %v", got, c.want, verdicts)
+				}
+				if got := strings.Join(play.wrote, " "); got != c.wrote {
+					t.Errorf("wrote %s, want %s", got, c.wrote)
+				}
+				if len(play.runs)+len(play.found) != 0 {
+					t.Errorf("not asked for: runs %v, read-backs %v", play.runs, play.found)
+				}
+			})
+		})
+	}
+}
+
+// wordOf names a verdict and holds that a doubt is never also called unwritten.
+func wordOf(err error) string {
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrInDoubt) && errors.Is(err, ErrUnavailable):
+		return "both"
+	case errors.Is(err, ErrInDoubt):
+		return "doubt"
+	case errors.Is(err, ErrUnavailable):
+		return "unavailable"
+	case errors.Is(err, ErrConflict):
+		return "conflict"
+	case errors.Is(err, errFenced):
+		return "fenced"
+	case errors.As(err, &refused):
+		return "refused"
+	}
+	return "fault"
+}
+
+// TestBusyForEver: the tries are bounded, and the caller hears that nothing was written.
+func TestBusyForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Shard{name: "s", opts: Options{}.withDefaults(), metrics: NewMetrics(nil, noTime)}
+		runs := 0
+		w := writer{size: 1, write: func(context.Context, []int) ([]error, error) {
+			runs++
+			return nil, fmt.Errorf("post: %w", &pgconn.PgError{Code: "40001"})
+		}}
+		verdicts := s.written(context.Background(), "apply", w)
+		if runs != maxTries || wordOf(verdicts[0]) != "unavailable" {
+			t.Errorf("%d runs, told %v", runs, verdicts[0])
+		}
+	})
+}
+
+func noTime() time.Time { return time.Time{} }
