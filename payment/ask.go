@@ -117,10 +117,12 @@ func captureAmount(s shard.Snapshot, c CaptureCommand, at time.Time) (int64, err
 	return minor, nil
 }
 
-func expired(p shard.Payment, at time.Time) bool { return !p.ExpiresAt.IsZero() && !at.Before(p.ExpiresAt) }
+func expired(p shard.Payment, at time.Time) bool {
+	return !p.ExpiresAt.IsZero() && !at.Before(p.ExpiresAt)
+}
 
-// captureBusy refuses a capture while another is under way: as too large if it would be whatever comes of the other, as in
-// doubt otherwise.
+// captureBusy refuses a capture while another is under way. One that the PSP has not answered yet counts as taken, so that
+// of two at once the second hears what is left beside the first; one whose answer was lost puts the rest in doubt.
 func captureBusy(s shard.Snapshot, c CaptureCommand, left int64) *Error {
 	other, found := pendingOf(s, AttemptCapture)
 	if found && other.Outcome == "" && c.Amount != nil && c.Amount.Minor > left-other.Amount {
@@ -141,7 +143,14 @@ func pendingOf(s shard.Snapshot, kind string) (shard.Attempt, bool) {
 
 func captureExceeds(left int64) *Error {
 	return &Error{Code: CodeCaptureExceeds, Field: "/amount/minor", Detail: "more than is left of the authorization", Remaining: &left,
-		Remedy: fmt.Sprintf("capture at most %d", left)}
+		Remedy: atMost("capture", left)}
+}
+
+func atMost(verb string, left int64) string {
+	if left == 0 {
+		return "read the payment: nothing is left to " + verb
+	}
+	return fmt.Sprintf("%s at most %d", verb, left)
 }
 
 func voidInDoubt(p shard.Payment) *Error {
@@ -189,7 +198,7 @@ func askRefund(s shard.Snapshot, c RefundCommand, at time.Time, checkAfter time.
 	}
 	if minor > left || left == 0 {
 		return asked{}, &Error{Code: CodeRefundExceeds, Field: "/amount/minor", Remaining: &left,
-			Detail: "more than was captured and not refunded; pending refunds count", Remedy: fmt.Sprintf("refund at most %d", left)}
+			Detail: "more than was captured and not refunded; pending refunds count", Remedy: atMost("refund", left)}
 	}
 	parts, shares, err := p.Parts.Refund(minor)
 	if err != nil {

@@ -72,7 +72,9 @@ func (s *Service) replay(ctx context.Context, key shard.Key, meaning [32]byte) (
 			Remedy: "use a new key for a new request, or repeat the first request as it was"}
 	}
 	if key.AnswerKind != "" {
-		return Answer{Kind: Kind(key.AnswerKind), Body: key.Answer, Replayed: true, PaymentID: key.PaymentID}, nil
+		answer := storedAnswer(key)
+		answer.Replayed = true
+		return answer, nil
 	}
 	snapshot, err := s.shards.Snapshot(ctx, key.PaymentID)
 	if err != nil {
@@ -128,25 +130,27 @@ func (s *Service) call(ctx context.Context, psp psprouter.PSP, operation string,
 // maxRaces bounds how often one command decides anew because somebody else changed the payment first.
 const maxRaces = 50
 
-// conclude commits an outcome and answers the caller. Whoever was first wins: if the attempt is closed already, the
-// caller hears what was stored. What cannot be committed is not lost: the attempt stays pending, and the caller hears
-// PROCESSING.
+// conclude commits an outcome and answers the caller. Whoever was first wins: if the attempt is closed already, or its key
+// answered, the caller hears what was stored. What cannot be committed is not lost: the attempt stays pending, and the
+// caller hears PROCESSING.
 func (s *Service) conclude(ctx context.Context, operation string, snapshot shard.Snapshot, a shard.Attempt, ref shard.KeyRef,
 	outcome psprouter.Outcome) (Answer, error) {
 	s.report(ctx, a, outcome)
+	var key *shard.Key // as it was after a race
 	for range maxRaces {
 		change, answer, err := settle(snapshot, a.ID, outcome, s.now(), s.config.AuthorizationLifetime)
 		if err == nil {
 			err = s.shards.Apply(ctx, change)
 		}
-		if err == nil {
-			if answer.Kind == KindProcessing {
-				noted := shard.Snapshot{Payment: change.Payment, Attempts: change.Attempts, Refunds: change.Refunds}
-				return processing(noted, subjectIn(noted, a))
-			}
+		settled := err == nil || errors.Is(err, errClosed)
+		switch {
+		case settled && key != nil && key.AnswerKind != "":
+			return storedAnswer(*key), nil
+		case err == nil:
 			return answer, nil
-		}
-		if !errors.Is(err, shard.ErrConflict) && !errors.Is(err, errClosed) {
+		case settled:
+			return processing(snapshot, subjectIn(snapshot, a))
+		case !errors.Is(err, shard.ErrConflict):
 			return s.unsaved(ctx, operation, snapshot, a, err)
 		}
 		s.metrics.races.WithLabelValues(operation).Inc()
@@ -154,15 +158,14 @@ func (s *Service) conclude(ctx context.Context, operation string, snapshot shard
 		if lost != nil || found.Missing {
 			return s.unsaved(ctx, operation, snapshot, a, errors.Join(err, lost))
 		}
-		if found.Key != nil && found.Key.AnswerKind != "" {
-			return Answer{Kind: Kind(found.Key.AnswerKind), Body: found.Key.Answer, PaymentID: found.Payment.ID}, nil
-		}
-		if errors.Is(err, errClosed) {
-			return processing(found.Snapshot, subjectIn(found.Snapshot, a))
-		}
-		snapshot = found.Snapshot
+		snapshot, key = found.Snapshot, found.Key
 	}
 	return s.unsaved(ctx, operation, snapshot, a, shard.ErrConflict)
+}
+
+// storedAnswer is the first answer of a key that has one.
+func storedAnswer(k shard.Key) Answer {
+	return Answer{Kind: Kind(k.AnswerKind), Body: k.Answer, PaymentID: k.PaymentID}
 }
 
 // subjectIn is what a call made: the refund for a refund, else the attempt.

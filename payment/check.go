@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"unicode"
 	"unicode/utf8"
@@ -19,6 +22,7 @@ const (
 	maxReference = 128
 	maxToken     = 255
 	maxURL       = 2048
+	maxTokens    = 16 // per payment method
 )
 
 // check tells whether the command obeys the rules that need no payment; the first that it breaks is named.
@@ -45,14 +49,47 @@ func (c AuthorizeCommand) check() error {
 }
 
 func (m Method) check() error {
-	for psp, token := range m.Tokens {
-		field := "/paymentMethod/tokens/" + psp
-		if token == "" || len(token) > maxToken || !printable(token) {
-			return invalid(field, "a token is empty, too long or not printable", "send the token that the PSP gave you")
-		}
-	}
 	if len(m.Tokens) == 0 {
 		return &Error{Code: CodeNoPSP, Field: "/paymentMethod", Detail: "the payment method has no token", Remedy: "send a token of a PSP"}
+	}
+	if len(m.Tokens) > maxTokens {
+		return invalid("/paymentMethod/tokens", fmt.Sprintf("%d tokens, the limit is %d", len(m.Tokens), maxTokens), "send one token per PSP in use")
+	}
+	for _, psp := range slices.Sorted(maps.Keys(m.Tokens)) {
+		if !pspName.MatchString(psp) {
+			return invalid("/paymentMethod/tokens", "a PSP's name is not 1 to 64 of A-Z a-z 0-9 . _ -", `name PSPs as in "stripe"`)
+		}
+		if token := m.Tokens[psp]; token == "" || len(token) > maxToken || !printable(token) {
+			return invalid("/paymentMethod/tokens/"+psp, "a token is empty, too long or not printable", "send the token that the PSP gave you")
+		}
+	}
+	return m.checkCard()
+}
+
+// What may be shown of a card has a fixed form, so that nothing longer can stand there, a card number least of all.
+var (
+	pspName     = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	cardBrand   = regexp.MustCompile(`^[ -~]{1,32}$`)
+	cardLast4   = regexp.MustCompile(`^[0-9]{4}$`)
+	cardExpiry  = regexp.MustCompile(`^[0-9]{4}-(0[1-9]|1[0-2])$`)
+	cardCountry = regexp.MustCompile(`^[A-Z]{2}$`)
+)
+
+// checkCard holds the forms of what is shown of the card; all of it may be left out.
+func (m Method) checkCard() error {
+	for _, rule := range []struct {
+		member, value string
+		form          *regexp.Regexp
+		want          string
+	}{
+		{"brand", m.Brand, cardBrand, `at most 32 printable characters such as "visa"`},
+		{"last4", m.Last4, cardLast4, "the last four digits"},
+		{"expiry", m.Expiry, cardExpiry, `year and month such as "2028-09"`},
+		{"country", m.Country, cardCountry, `an ISO 3166-1 alpha-2 code such as "DE"`},
+	} {
+		if rule.value != "" && !rule.form.MatchString(rule.value) {
+			return invalid("/paymentMethod/"+rule.member, rule.member+" is not well-formed", "send "+rule.want+", or leave it out")
+		}
 	}
 	return nil
 }
@@ -163,9 +200,6 @@ func (c RefundCommand) meaning() [32]byte  { return hash("refunds", c.PaymentID,
 
 // hash is over JSON, whose form is fixed for structs and sorted maps of strings and integers; these types hold no other.
 func hash(parts ...any) [32]byte {
-	text, err := json.Marshal(parts)
-	if err != nil {
-		text = []byte(fmt.Sprintf("%#v", parts))
-	}
+	text, _ := json.Marshal(parts) // none of these types can fail to encode
 	return sha256.Sum256(text)
 }

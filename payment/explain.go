@@ -72,7 +72,8 @@ func Explain(ctx context.Context, shards *shard.Cluster, paymentID string) (Expl
 	}
 	owner := shards.Map().Owner(b)
 	x := Explanation{Payment: viewOf(s.Payment), Client: s.Payment.ClientID, State: string(s.Payment.Status), Version: s.Payment.Version,
-		PSPRef: s.Payment.PSPRef, Bucket: b.String(), Shard: owner.Shard, Epoch: owner.Epoch}
+		PSPRef: s.Payment.PSPRef, Bucket: b.String(), Shard: owner.Shard, Epoch: owner.Epoch,
+		Attempts: []AttemptStory{}, Refunds: []RefundView{}, Entries: []EntryView{}, Events: []EventStory{}}
 	for _, a := range s.Attempts {
 		x.Attempts = append(x.Attempts, AttemptStory{ID: a.ID, Kind: a.Kind, PSP: a.PSP, Minor: a.Amount, Status: string(a.Status),
 			Outcome: a.Outcome, Routed: a.RouteReason, Code: a.Code, Detail: a.Detail, PSPRef: a.PSPRef, SentAt: a.SentAt.UTC(),

@@ -120,6 +120,9 @@ func (s *Service) commitIntent(ctx context.Context, l later) (before shard.Snaps
 		if err != nil {
 			return before, a, nil, nil, err
 		}
+		if err := psp.Supports(moneyOf(found.Payment, a.attempt.Amount)); err != nil {
+			return before, a, nil, nil, routeError(err)
+		}
 		err = s.shards.Apply(ctx, a.change)
 		if err == nil {
 			return found.Snapshot, a, psp, nil, nil
@@ -129,8 +132,12 @@ func (s *Service) commitIntent(ctx context.Context, l later) (before shard.Snaps
 		}
 		s.metrics.races.WithLabelValues(l.route).Inc()
 	}
-	return before, a, nil, nil, &Error{Code: CodeBusy, Detail: "too many calls raced for this payment; nothing was done", RetryIn: time.Second,
-		Remedy: "repeat with the same idempotency key"}
+	return before, a, nil, nil, busy()
+}
+
+func busy() *Error {
+	return &Error{Code: CodeBusy, Detail: "too many calls raced for this payment; nothing was done", RetryIn: time.Second,
+		Remedy: "repeat the same call"}
 }
 
 func notFound(id string) *Error {

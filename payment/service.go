@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,7 +84,6 @@ type Service struct {
 	config  Config
 	metrics *metrics
 	slots   chan struct{} // one token per command under way
-	running sync.WaitGroup
 }
 
 // New makes a Service on shards and PSPs.
@@ -98,19 +96,24 @@ func New(shards *shard.Cluster, psps *psprouter.Router, c Config) (*Service, err
 		slots: make(chan struct{}, c.MaxInFlight)}, nil
 }
 
-// Drain waits until no command is under way, or ctx ends.
+// Drain waits until no command is under way, or ctx ends. It takes every slot, so new commands are refused with
+// CodeUnavailable meanwhile. One Drain at a time.
 func (s *Service) Drain(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(done)
+	taken := 0
+	defer func() {
+		for range taken {
+			<-s.slots
+		}
 	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for taken < cap(s.slots) {
+		select {
+		case s.slots <- struct{}{}:
+			taken++
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	return nil
 }
 
 // Ready tells whether every shard answers.
@@ -133,10 +136,8 @@ func (s *Service) detached(ctx context.Context, run func(ctx context.Context) (A
 		return Answer{}, &Error{Code: CodeUnavailable, Detail: "too many commands are under way", RetryIn: time.Second,
 			Remedy: "repeat with the same idempotency key after the time given"}
 	}
-	s.running.Add(1)
 	done := make(chan result, 1)
 	go func() {
-		defer s.running.Done()
 		defer func() { <-s.slots }()
 		answer, err := run(context.WithoutCancel(ctx))
 		done <- result{answer, err}

@@ -10,8 +10,9 @@ import (
 	"paygrid/shard"
 )
 
-// errClosed is returned for an outcome of an attempt that has one already: the first won, this one changes nothing.
-var errClosed = errors.New("the attempt has its outcome already")
+// errClosed is returned for an outcome that has nothing to add: the attempt has its end already and the first won, or the
+// buyer was sent to act and this does not tell how that went.
+var errClosed = errors.New("the outcome adds nothing to what is known of the attempt")
 
 // settle decides what outcome o of an attempt makes of its payment: the change, and what the one who asked for the attempt
 // is answered. It is pure. Every writer that learns of an outcome comes through here.
@@ -47,6 +48,9 @@ func attemptOf(s shard.Snapshot, id string) (shard.Attempt, bool) {
 // settleAuthorize: the trigger by the outcome, and what it says of the payment.
 func settleAuthorize(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time.Time, lifetime time.Duration) (shard.Change, Answer, error) {
 	on, kind := authorizeTrigger(p, o)
+	if p.Status == RequiresAction && (on == OnNoted || on == OnActionRequired) {
+		return shard.Change{}, Answer{}, errClosed
+	}
 	m, err := begin(p, on, at)
 	if err != nil {
 		return shard.Change{}, Answer{}, err

@@ -80,12 +80,12 @@ type LineView struct {
 }
 
 // shownStatus is a payment's state as its client sees it: what waits for the PSP is PROCESSING, and a payment of which
-// everything was given back is REFUNDED, whatever state lies under it.
+// everything was given back and nothing more can be captured is REFUNDED.
 func shownStatus(p shard.Payment) string {
 	switch {
 	case p.Status == AuthPending, p.Status == CapturePending, p.Status == VoidPending:
 		return "PROCESSING"
-	case p.Status == Captured && p.Refunded == p.Captured:
+	case p.Captured > 0 && p.Refunded == p.Captured && capturable(p) == 0:
 		return "REFUNDED"
 	}
 	return string(p.Status)
@@ -107,8 +107,11 @@ func viewOf(p shard.Payment) View {
 	v := View{ID: p.ID, OrderID: p.OrderID, CustomerID: p.CustomerID, Status: shownStatus(p),
 		Amount: ledger.Money{Minor: p.Authorized, Currency: p.Currency}, CaptureMode: CaptureMode(p.CaptureMode),
 		Capturable: capturable(p), Captured: p.Captured, Refunding: p.Refunding, Refunded: p.Refunded, Refundable: refundable(p),
-		PSP: p.PSP, Card: cardOf(p), Splits: p.Splits, RedirectURL: p.RedirectURL, CreatedAt: p.CreatedAt.UTC(),
+		PSP: p.PSP, Card: cardOf(p), Splits: p.Splits, CreatedAt: p.CreatedAt.UTC(),
 		UpdatedAt: p.UpdatedAt.UTC()}
+	if p.Status == RequiresAction {
+		v.RedirectURL = p.RedirectURL
+	}
 	switch p.Status {
 	case Declined:
 		v.DeclineCode, v.FailureCause = p.FailureCode, p.Failure

@@ -107,7 +107,8 @@ func (s *Service) expire(ctx context.Context, id string) error {
 }
 
 // Reverse mirrors an entry of a payment, once: it takes back in the books what should not have been posted. The payment's
-// state stays; what the money did is for the reason to say. It is refused with CodeAlreadyReversed the second time.
+// state stays; what the money did is for the reason to say. It is refused with CodeAlreadyReversed the second time: of two at
+// once one loses its compare-and-set and then sees the other's entry.
 func (s *Service) Reverse(ctx context.Context, paymentID, entryID, reason, actor string) (ledger.Entry, error) {
 	for range maxRaces {
 		change, err := s.reversal(ctx, paymentID, entryID, reason, actor)
@@ -118,15 +119,11 @@ func (s *Service) Reverse(ctx context.Context, paymentID, entryID, reason, actor
 		if err == nil {
 			return *change.Entry, nil
 		}
-		var refused *shard.RefusedError
-		if errors.As(err, &refused) && refused.Constraint == "journal_entries_reversed_once" {
-			return ledger.Entry{}, alreadyReversed(ledger.ReversalID(entryID))
-		}
 		if !errors.Is(err, shard.ErrConflict) {
 			return ledger.Entry{}, unavailable(err)
 		}
 	}
-	return ledger.Entry{}, &Error{Code: CodeBusy, Detail: "too many calls raced for this payment; nothing was done", Remedy: "repeat"}
+	return ledger.Entry{}, busy()
 }
 
 func alreadyReversed(by string) *Error {
@@ -135,6 +132,9 @@ func alreadyReversed(by string) *Error {
 
 func (s *Service) reversal(ctx context.Context, paymentID, entryID, reason, actor string) (shard.Change, error) {
 	snapshot, err := s.shards.Snapshot(ctx, paymentID)
+	if errors.Is(err, shard.ErrNotFound) {
+		return shard.Change{}, notFound(paymentID)
+	}
 	if err != nil {
 		return shard.Change{}, unavailable(err)
 	}
