@@ -77,3 +77,11 @@ func sqlState(err error) string {
 	}
 	return ""
 }
+
+func (c *conn) text(t testing.TB, sql string, args ...any) (text string) {
+	t.Helper()
+	if err := c.QueryRow(context.Background(), sql, args...).Scan(&text); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return text
+}

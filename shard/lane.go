@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 )
 
@@ -59,53 +60,89 @@ func (l *lane) rouse() {
 func (l *lane) run() {
 	defer close(l.stopped)
 	for range l.wake {
-		for {
-			openings, changes, closed := l.take()
-			if len(openings) == 0 && len(changes) == 0 {
-				if closed {
-					return
-				}
-				break
-			}
-			l.flush(openings, changes)
+		for l.turn() {
+		}
+		if l.done() {
+			return
 		}
 	}
 }
 
-func (l *lane) flush(openings []waiting[opening], changes []waiting[change]) {
+// turn sends one statement of each kind, if there is anything to send. Changes are taken after the openings are back, so
+// that a caller whose opening has just committed is in time with its first Change.
+func (l *lane) turn() bool {
+	openings := l.takeOpenings()
 	if len(openings) > 0 {
 		settle(l.shard, "begin", openings, l.shard.beginBatch, l.shard.findOpenings)
+		l.gather()
 	}
+	changes := l.takeChanges()
 	if len(changes) > 0 {
 		settle(l.shard, "apply", changes, l.applyBatch, l.shard.findChanges)
+		l.gather()
 	}
+	return len(openings)+len(changes) > 0
+}
+
+// gather lets the callers that were just answered come in with their next step: it yields the processor as long as that
+// brings somebody. They would miss the next statement by microseconds otherwise, and callers that wait for each other's
+// statements in turn halve the batches. It ends, since a queue is bounded, and costs nothing when idle.
+func (l *lane) gather() {
+	for before := -1; ; {
+		runtime.Gosched()
+		now := l.length()
+		if now <= before {
+			return
+		}
+		before = now
+	}
+}
+
+// length is how many wait.
+func (l *lane) length() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.openings) + len(l.changes)
+}
+
+// done tells whether nothing waits and nothing more will.
+func (l *lane) done() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed && len(l.openings)+len(l.changes) == 0
 }
 
 func (l *lane) applyBatch(ctx context.Context, batch []change) ([]error, error) {
 	return l.shard.applyBatch(ctx, batch, l.shard.slot(l.no))
 }
 
-// take removes the next batch of each kind. A payment is in a batch of changes once: a second change of it waits for the
-// next.
-func (l *lane) take() (openings []waiting[opening], changes []waiting[change], closed bool) {
+func (l *lane) takeOpenings() []waiting[opening] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	limit := l.shard.opts.BatchLimit
-	n := min(limit, len(l.openings))
-	openings, l.openings = l.openings[:n:n], l.openings[n:]
+	n := min(l.shard.opts.BatchLimit, len(l.openings))
+	batch := l.openings[:n:n]
+	l.openings = l.openings[n:]
+	return batch
+}
 
-	seen := make(map[string]bool, min(limit, len(l.changes)))
+// takeChanges takes a payment once: a second change of it waits for the next batch.
+func (l *lane) takeChanges() []waiting[change] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limit := min(l.shard.opts.BatchLimit, len(l.changes))
+	batch := make([]waiting[change], 0, limit)
+	seen := make(map[string]bool, limit)
 	var rest []waiting[change]
 	for _, w := range l.changes {
-		if len(changes) < limit && !seen[w.item.Payment.ID] {
+		if len(batch) < limit && !seen[w.item.Payment.ID] {
 			seen[w.item.Payment.ID] = true
-			changes = append(changes, w)
+			batch = append(batch, w)
 		} else {
 			rest = append(rest, w)
 		}
 	}
 	l.changes = rest
-	return openings, changes, l.closed
+	return batch
 }
 
 func (l *lane) begin(ctx context.Context, o opening) error {

@@ -201,8 +201,8 @@ func wordOf(err error) string {
 	return "fault"
 }
 
-// TestBusyForEver: the tries are bounded, and the caller hears that nothing was written.
-func TestBusyForEver(t *testing.T) {
+// TestTriesAreBounded: the tries are bounded, and the caller hears that nothing was written.
+func TestTriesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Shard{name: "s", opts: Options{}.withDefaults(), metrics: NewMetrics(nil, noTime)}
 		runs := 0
