@@ -90,7 +90,7 @@ func (s *Simulator) Books() Books { return s.books("", "") }
 func (s *Simulator) books(ref, attempt string) Books {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := Books{Payments: []PaymentBooks{}, Unplaced: slices.Clone(s.unplaced), Skipped: s.skipped}
+	b := Books{Payments: []PaymentBooks{}, Unplaced: listed(s.unplaced), Skipped: s.skipped, Totals: []TotalBooks{}}
 	totals := map[string]*TotalBooks{}
 	now := s.opts.Now()
 	for _, p := range s.order {
@@ -120,7 +120,7 @@ func bookOf(p *payment) PaymentBooks {
 		CapturedStripe: p.captured, CapturedMinor: isoMinor(p.captured, p.currency),
 		RefundedStripe: refunded, RefundedMinor: isoMinor(refunded, p.currency),
 		Voided: p.voided, Expired: p.expired, Authorizations: p.authorizations, Charges: len(p.captures),
-		Captures: slices.Clone(p.captures), Calls: slices.Clone(p.calls), Metadata: maps.Clone(p.metadata),
+		Captures: listed(p.captures), Refunds: []RefundBooks{}, Calls: listed(p.calls), Metadata: maps.Clone(p.metadata),
 	}
 	for _, r := range p.refunds {
 		b.Refunds = append(b.Refunds, RefundBooks{Ref: r.ref, Key: r.key, Status: r.status,
@@ -128,6 +128,9 @@ func bookOf(p *payment) PaymentBooks {
 	}
 	return b
 }
+
+// listed copies a list; in JSON an empty one is [] and not null.
+func listed[T any](list []T) []T { return append([]T{}, list...) }
 
 func (t *TotalBooks) add(p PaymentBooks) {
 	t.Payments++

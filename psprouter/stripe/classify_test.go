@@ -260,6 +260,7 @@ func TestCaptureAndVoidAnswers(t *testing.T) {
 		{"all", all, head + `"status":"succeeded","amount_received":1000}`, is(psprouter.Approved)},
 		{"a part, rest released", last, head + `"status":"succeeded","amount_received":600}`, is(psprouter.Approved)},
 		{"a part, rest open", open, head + `"status":"requires_capture","amount_received":600,"amount_capturable":400}`, is(psprouter.Approved)},
+		{"a part, rest open, less than there should be", open, head + `"status":"requires_capture","amount_received":600,"amount_capturable":300}`, alert()},
 		{"rest released, asked to keep it", open, head + `"status":"succeeded","amount_received":600}`, alert()},
 		{"rest open, asked to release it", last, head + `"status":"requires_capture","amount_received":600,"amount_capturable":400}`, alert()},
 		{"too little", all, head + `"status":"succeeded","amount_received":999}`, alert()},
