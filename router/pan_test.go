@@ -89,7 +89,7 @@ func TestIdentifiersAreNotCardNumbers(t *testing.T) {
 }
 
 func TestRandomIdentifiersPass(t *testing.T) {
-	for range 100_000 {
+	for range 20_000 {
 		var b [32]byte
 		rand.Read(b[:])
 		h := hex.EncodeToString(b[:])
@@ -234,7 +234,7 @@ func valuesOf(digits []byte) []byte {
 // Every number of 13 to 19 digits that passes Luhn is seen, alone and inside; with one digit changed it is not.
 func TestEveryLengthIsSeen(t *testing.T) {
 	for n := cardDigitsMin; n <= cardDigitsMax; n++ {
-		for range 500 {
+		for range 100 {
 			pan := withCheckDigit(n)
 			if !holdsCardNumber(pan) || !holdsCardNumber("a "+pan+".") {
 				t.Fatalf("%s passes", pan)
