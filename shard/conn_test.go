@@ -85,3 +85,12 @@ func (c *conn) text(t testing.TB, sql string, args ...any) (text string) {
 	}
 	return text
 }
+
+// constraintOf returns the name of the constraint that an error tells of.
+func constraintOf(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.ConstraintName
+	}
+	return ""
+}

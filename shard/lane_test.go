@@ -28,8 +28,7 @@ func (l *lane) put(payments ...string) {
 }
 
 func batchOf(l *lane) string {
-	_, changes, _ := l.take()
-	return strings.Join(column(changes, func(w waiting[change]) string { return w.item.Payment.ID }), " ")
+	return strings.Join(column(l.takeChanges(), func(w waiting[change]) string { return w.item.Payment.ID }), " ")
 }
 
 // TestTakeOncePerPayment: a payment is in a batch once, since a statement can move a row once; what it waits for keeps
@@ -52,8 +51,8 @@ func TestTakeAtMostTheLimit(t *testing.T) {
 		l.openings = append(l.openings, waiting[opening]{})
 	}
 	for _, want := range []int{4, 4, 2, 0} {
-		if openings, _, _ := l.take(); len(openings) != want {
-			t.Errorf("a batch of %d, want %d", len(openings), want)
+		if got := len(l.takeOpenings()); got != want {
+			t.Errorf("a batch of %d, want %d", got, want)
 		}
 	}
 }
@@ -84,8 +83,7 @@ func TestCallerLeaves(t *testing.T) {
 		if err := <-left; !errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("told %v", err)
 		}
-		openings, _, _ := l.take()
-		openings[0].done <- nil // nobody listens, and this does not wait
+		l.takeOpenings()[0].done <- nil // nobody listens, and this does not wait
 	})
 }
 

@@ -1,0 +1,206 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// sqlPutInbox stores a notice behind the fence. A redelivery meets the primary key and changes nothing.
+	sqlPutInbox = `
+WITH f AS (
+    SELECT b.bucket FROM buckets b
+    WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'OWNED' FOR UPDATE
+),
+w AS (
+    INSERT INTO webhook_inbox (bucket, psp, event_id, kind, attempt_id, reference, original, raw, state, reason, received_at,
+        next_try_at, updated_at)
+    SELECT f.bucket, $3::TEXT, $4::TEXT, $5::TEXT, $6::TEXT, $7::TEXT, $8::TEXT, $9::BYTEA, 'NEW', '', $10::TIMESTAMPTZ,
+        $10::TIMESTAMPTZ, $10::TIMESTAMPTZ
+    FROM f
+    ON CONFLICT DO NOTHING
+    RETURNING bucket
+)
+SELECT (SELECT count(*) FROM f), (SELECT count(*) FROM w)`
+
+	// sqlClaimInbox leases notices that are to be applied. It relies on webhook_inbox_due.
+	sqlClaimInbox = `
+UPDATE webhook_inbox SET lease_owner = $1::TEXT, lease_until = $2::TIMESTAMPTZ
+WHERE (webhook_inbox.bucket, webhook_inbox.psp, webhook_inbox.event_id) IN (
+    SELECT w.bucket, w.psp, w.event_id FROM webhook_inbox w
+    WHERE w.slot = $3::INT8 AND w.state IN ('NEW', 'UNMATCHED') AND w.next_try_at <= $4::TIMESTAMPTZ
+        AND (w.lease_until IS NULL OR w.lease_until <= $4::TIMESTAMPTZ)
+        AND EXISTS (SELECT 1 FROM buckets b WHERE b.bucket = w.bucket AND b.state = 'OWNED')
+    ORDER BY w.next_try_at LIMIT $5::INT8 FOR UPDATE OF w SKIP LOCKED
+)
+RETURNING webhook_inbox.bucket, webhook_inbox.psp, webhook_inbox.event_id, webhook_inbox.kind, webhook_inbox.attempt_id,
+    webhook_inbox.reference, webhook_inbox.original, webhook_inbox.raw, webhook_inbox.state, webhook_inbox.reason,
+    webhook_inbox.tries, webhook_inbox.received_at, webhook_inbox.next_try_at`
+
+	// sqlCloseInbox says what became of a claimed notice. It relies on the primary key.
+	sqlCloseInbox = `
+UPDATE webhook_inbox SET state = $5::TEXT, reason = $6::TEXT, next_try_at = $7::TIMESTAMPTZ, updated_at = $8::TIMESTAMPTZ,
+    tries = webhook_inbox.tries + 1, lease_owner = '', lease_until = NULL
+WHERE webhook_inbox.bucket = $1::INT4 AND webhook_inbox.psp = $2::TEXT AND webhook_inbox.event_id = $3::TEXT
+    AND webhook_inbox.lease_owner = $4::TEXT AND webhook_inbox.state IN ('NEW', 'UNMATCHED')
+RETURNING webhook_inbox.event_id`
+
+	// sqlInbox lists the notices in one of the states that people look at. It relies on webhook_inbox_state.
+	sqlInbox = `
+SELECT w.bucket, w.psp, w.event_id, w.kind, w.attempt_id, w.reference, w.original, w.raw, w.state, w.reason, w.tries, w.received_at,
+    w.next_try_at
+FROM webhook_inbox w
+WHERE w.state = $1::TEXT AND w.state IN ('UNMATCHED', 'MISFIT') ORDER BY w.received_at LIMIT $2::INT8`
+
+	// sqlInboxLag tells how many notices wait to be applied, and since when the oldest does. It relies on webhook_inbox_due,
+	// whose entries are those notices alone.
+	sqlInboxLag = `
+SELECT count(*), min(w.received_at) FROM webhook_inbox w WHERE w.state IN ('NEW', 'UNMATCHED') AND w.state = 'NEW'`
+)
+
+// States of a notice in the inbox.
+const (
+	InboxNew       Status = "NEW"       // to be applied
+	InboxUnmatched Status = "UNMATCHED" // names nothing of ours yet; looked at again and again
+	InboxApplied   Status = "APPLIED"   // done, or changed nothing since it was known
+	InboxIgnored   Status = "IGNORED"   // another mode or account, or a kind that settles nothing
+	InboxMisfit    Status = "MISFIT"    // does not fit what it names; people look at it
+)
+
+// InboxItem is a notice as it came, and what became of it.
+type InboxItem struct {
+	Bucket     Bucket    `json:"bucket"`
+	PSP        string    `json:"psp"`
+	EventID    string    `json:"event"`
+	Kind       string    `json:"kind"`
+	AttemptID  string    `json:"attempt"`
+	Reference  string    `json:"reference"`
+	Original   string    `json:"original"`
+	Raw        []byte    `json:"raw"`
+	State      Status    `json:"state"`
+	Reason     string    `json:"reason"`
+	Tries      int32     `json:"tries"`
+	ReceivedAt time.Time `json:"receivedAt"`
+	NextTryAt  time.Time `json:"nextTryAt"`
+}
+
+// PutInbox stores a notice in its bucket and tells whether it was new. Only what came of it is read from item; state and
+// times are set by at.
+func (c *Cluster) PutInbox(ctx context.Context, item InboxItem, at time.Time) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
+	var stored int64
+	err := c.place(ctx, item.Bucket, func(s *Shard, epoch int64) error {
+		return s.read(ctx, "put inbox", func(ctx context.Context) error { // repeatable: the primary key sees to it
+			ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
+			defer cancel()
+			var owned int64
+			err := s.pool.QueryRow(ctx, sqlPutInbox, int32(item.Bucket), epoch, item.PSP, item.EventID, item.Kind, item.AttemptID,
+				item.Reference, item.Original, item.Raw, at).Scan(&owned, &stored)
+			if err == nil && owned == 0 {
+				return errFenced
+			}
+			return err
+		})
+	})
+	return stored > 0, err
+}
+
+// ClaimInbox leases up to limit notices of one shard that are to be applied.
+func (c *Cluster) ClaimInbox(ctx context.Context, shardName, owner string, now, until time.Time, limit int) ([]InboxItem, error) {
+	s, _, err := c.ownedBy(shardName)
+	if err != nil {
+		return nil, err
+	}
+	var out []InboxItem
+	for slot := int64(0); slot < queueSlots && len(out) < limit; slot++ {
+		var some []InboxItem
+		err := s.retry(ctx, "claim inbox", func(ctx context.Context) error {
+			rows, err := s.pool.Query(ctx, sqlClaimInbox, owner, until, slot, now, limit-len(out))
+			if err != nil {
+				return err
+			}
+			some, err = pgx.CollectRows(rows, pgx.RowToStructByPos[InboxItem])
+			return err
+		})
+		if err != nil {
+			return out, fmt.Errorf("shard %s: %w", shardName, err)
+		}
+		out = append(out, some...)
+	}
+	return out, nil
+}
+
+// InboxEnd says what became of a claimed notice; NextTryAt counts for those that are looked at again.
+type InboxEnd struct {
+	Owner     string
+	State     Status
+	Reason    string
+	NextTryAt time.Time
+	At        time.Time
+}
+
+// CloseInbox gives a claimed notice back, or returns ErrConflict if the lease went to another.
+func (c *Cluster) CloseInbox(ctx context.Context, item InboxItem, end InboxEnd) error {
+	s, _, err := c.owner(item.Bucket)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	err = s.retry(ctx, "close inbox", func(ctx context.Context) error {
+		rows, err := s.pool.Query(ctx, sqlCloseInbox, int32(item.Bucket), item.PSP, item.EventID, end.Owner, string(end.State), end.Reason,
+			end.NextTryAt, end.At)
+		if err != nil {
+			return err
+		}
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	if err == nil && len(ids) == 0 {
+		err = ErrConflict
+	}
+	if err != nil {
+		return fmt.Errorf("event %s of %s: %w", item.EventID, item.PSP, err)
+	}
+	return nil
+}
+
+// Inbox lists up to limit notices of one shard that are UNMATCHED or MISFIT, the oldest first.
+func (c *Cluster) Inbox(ctx context.Context, shardName string, state Status, limit int) ([]InboxItem, error) {
+	s, _, err := c.ownedBy(shardName)
+	if err != nil {
+		return nil, err
+	}
+	var out []InboxItem
+	err = s.read(ctx, "inbox", func(ctx context.Context) error {
+		rows, err := s.pool.Query(ctx, sqlInbox, string(state), limit)
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[InboxItem])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: %w", shardName, err)
+	}
+	return out, nil
+}
+
+// InboxLag tells how many notices of one shard wait to be applied, and since when the oldest does (zero: none waits).
+func (c *Cluster) InboxLag(ctx context.Context, shardName string) (waiting int64, oldest time.Time, err error) {
+	s, _, err := c.ownedBy(shardName)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	var since *time.Time
+	err = s.read(ctx, "inbox lag", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, sqlInboxLag).Scan(&waiting, &since)
+	})
+	if since != nil {
+		oldest = *since
+	}
+	return waiting, oldest, err
+}
