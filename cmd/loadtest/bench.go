@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"strconv"
@@ -71,6 +72,8 @@ const (
 	maxRounds  = 1000
 )
 
+const gcPercent = 400
+
 func (o benchOptions) check(flags *flag.FlagSet) error {
 	switch {
 	case flags.NArg() > 0:
@@ -111,6 +114,8 @@ func runBench(ctx context.Context, args []string, stdout, stderr io.Writer) (err
 		return err
 	}
 	defer b.close()
+	// The payments made beforehand are a heap that no service has; it need not be marked over and over.
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	samples, err := b.profiled(ctx)
 	if err != nil {
 		return err

@@ -102,6 +102,7 @@ type usage struct {
 	syncsPerSecond        float64
 	batch                 float64 // Changes per statement, 0 where there are no metrics
 	walPerPayment         float64 // bytes
+	cpuPerStep            float64 // microseconds of database and own: it hardly depends on what else the machine does
 }
 
 func (u usage) String() string {
@@ -109,7 +110,7 @@ func (u usage) String() string {
 	if u.batch > 0 {
 		text += fmt.Sprintf("  %.0f statements/s of %.1f", u.statementsPerSecond, u.batch)
 	}
-	return text + fmt.Sprintf("  %.0f syncs/s  %.1f KiB log/payment", u.syncsPerSecond, u.walPerPayment/1024)
+	return text + fmt.Sprintf("  %.0f µs cpu/step  %.0f syncs/s  %.1f KiB log/payment", u.cpuPerStep, u.syncsPerSecond, u.walPerPayment/1024)
 }
 
 func (r reading) since(before reading, s sample) usage {
@@ -123,6 +124,9 @@ func (r reading) since(before reading, s sample) usage {
 	}
 	if n := r.statements - before.statements; n > 0 {
 		u.batch = (r.changes - before.changes) / float64(n)
+	}
+	if s.steps > 0 {
+		u.cpuPerStep = (u.database + u.own) * 1e6 / s.stepsPerSecond()
 	}
 	if s.payments > 0 {
 		// The log holds what came after the window too; scaled to the window it is what its payments cost.

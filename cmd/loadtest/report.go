@@ -45,6 +45,7 @@ func medianUsage(all []sample) usage {
 		statementsPerSecond: of(func(u usage) float64 { return u.statementsPerSecond }),
 		syncsPerSecond:      of(func(u usage) float64 { return u.syncsPerSecond }),
 		walPerPayment:       of(func(u usage) float64 { return u.walPerPayment }),
+		cpuPerStep:          of(func(u usage) float64 { return u.cpuPerStep }),
 	}
 }
 
@@ -67,13 +68,13 @@ func median(list []float64) float64 {
 func report(w io.Writer, samples []sample) error {
 	all := summarize(samples)
 	buffer := bufio.NewWriter(w)
-	fmt.Fprintf(buffer, "\n%-10s %7s %-7s %9s %17s %11s %7s %6s %6s %7s %7s %9s\n", "variant", "callers", "sellers", "steps/s", "(min to max)",
-		"payments/s", "×single", "cpu db", "own", "batch", "syncs/s", "KiB/pay")
+	fmt.Fprintf(buffer, "\n%-10s %7s %-7s %9s %17s %11s %7s %6s %6s %7s %6s %7s %9s\n", "variant", "callers", "sellers", "steps/s", "(min to max)",
+		"payments/s", "×single", "cpu db", "own", "µs/step", "batch", "syncs/s", "KiB/pay")
 	for _, c := range slices.SortedFunc(maps.Keys(all), compareCells) {
 		s := all[c]
-		fmt.Fprintf(buffer, "%-10s %7d %-7s %9.0f %17s %11.0f %7s %6.2f %6.2f %7.1f %7.0f %9.1f\n", c.variant, c.callers, c.sellers, s.steps,
+		fmt.Fprintf(buffer, "%-10s %7d %-7s %9.0f %17s %11.0f %7s %6.2f %6.2f %7.0f %6.1f %7.0f %9.1f\n", c.variant, c.callers, c.sellers, s.steps,
 			fmt.Sprintf("(%.0f to %.0f)", s.low, s.high), s.payments, ratio(all, c, cell{single, c.callers, c.sellers}), s.used.database,
-			s.used.own, s.used.batch, s.used.syncsPerSecond, s.used.walPerPayment/1024)
+			s.used.own, s.used.cpuPerStep, s.used.batch, s.used.syncsPerSecond, s.used.walPerPayment/1024)
 	}
 	fmt.Fprintf(buffer, "\n×single compares payments; a payment is 4 steps, of the naive twin the capture alone. cpu: processors of %d. %s\n",
 		runtime.NumCPU(), limit(all))
