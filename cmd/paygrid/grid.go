@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -46,8 +47,10 @@ type gridOptions struct {
 	EngineLog  io.Writer
 
 	// What tests inject.
-	Engine       *localdb.Engine // a running one; it is left running
-	Prefix       string          // of database names
+	Engine       *localdb.Engine                              // a running one; it is left running
+	Prefix       string                                       // of database names
+	Password     string                                       // of paygrid_app, which all databases of an engine share, where it has one; "" = give it a new one
+	Database     func(ctx context.Context, name string) error // makes a database with tables on Engine; nil = laid by migrations
 	Serializable bool
 	Statement    time.Duration
 	CheckAfter   time.Duration
@@ -97,14 +100,18 @@ func startGrid(ctx context.Context, o gridOptions) (_ *grid, err error) {
 // provision makes a database per shard, its tables and buckets, and the map. A map that is there keeps its owners: only
 // the databases' addresses are new.
 func (g *grid) provision(ctx context.Context, engine *localdb.Engine, o gridOptions) error {
-	password := rand.Text()
+	password := cmp.Or(o.Password, rand.Text())
+	create := o.Database
+	if create == nil {
+		create = migrated(engine)
+	}
 	g.Admin = map[string]string{}
 	urls := map[string]string{}
 	var names []string
 	for n := range o.Shards {
 		name := "shard-" + strconv.Itoa(n+1)
 		database := o.Prefix + "paygrid_" + strconv.Itoa(n+1)
-		if err := engine.CreateDatabase(ctx, database); err != nil {
+		if err := create(ctx, database); err != nil { // one after the other: they share the role
 			return err
 		}
 		names = append(names, name)
@@ -115,21 +122,27 @@ func (g *grid) provision(ctx context.Context, engine *localdb.Engine, o gridOpti
 	if err != nil {
 		return err
 	}
-	// One after the other: the role is shared by all databases of the engine.
-	for n, name := range names {
-		if err := schema.Migrate(ctx, g.Admin[name]); err != nil {
+	if o.Password == "" {
+		if err := schema.AllowLogin(ctx, g.Admin[names[0]], password); err != nil {
 			return err
 		}
-		if n == 0 {
-			if err := schema.AllowLogin(ctx, g.Admin[name], password); err != nil {
-				return err
-			}
-		}
+	}
+	for _, name := range names {
 		if err := shard.Place(ctx, g.Admin[name], name, m); err != nil {
 			return err
 		}
 	}
 	return shard.NewMapFile(g.MapPath).Write(m)
+}
+
+// migrated makes databases and lays their tables.
+func migrated(engine *localdb.Engine) func(ctx context.Context, name string) error {
+	return func(ctx context.Context, name string) error {
+		if err := engine.CreateDatabase(ctx, name); err != nil {
+			return err
+		}
+		return schema.Migrate(ctx, engine.AdminURL(name))
+	}
 }
 
 func (g *grid) oldMap(names []string, urls map[string]string) (*shard.Map, error) {
