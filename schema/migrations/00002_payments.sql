@@ -81,6 +81,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     sent_at       TIMESTAMPTZ NOT NULL,
     next_check_at TIMESTAMPTZ NOT NULL,
     checks        INT4 NOT NULL DEFAULT 0,
+    absent_checks INT4 NOT NULL DEFAULT 0,
     escalated     BOOL NOT NULL DEFAULT false,
     lease_owner   TEXT NOT NULL DEFAULT '',
     lease_until   TIMESTAMPTZ,
@@ -93,6 +94,7 @@ CREATE TABLE IF NOT EXISTS attempts (
 );
 
 CREATE INDEX IF NOT EXISTS attempts_payment ON attempts (bucket, payment_id);
+CREATE INDEX IF NOT EXISTS attempts_psp_ref ON attempts (psp, psp_ref);
 CREATE INDEX IF NOT EXISTS attempts_due ON attempts (slot, next_check_at) WHERE status = 'PENDING';
 
 -- One row per refund, with the shares that it takes from each account, fixed when it was asked for.
