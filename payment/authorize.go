@@ -135,7 +135,7 @@ const maxRaces = 50
 // caller hears PROCESSING.
 func (s *Service) conclude(ctx context.Context, operation string, snapshot shard.Snapshot, a shard.Attempt, ref shard.KeyRef,
 	outcome psprouter.Outcome) (Answer, error) {
-	s.report(ctx, a, outcome)
+	s.report(ctx, a, fitting(snapshot.Payment, a, outcome))
 	var key *shard.Key // as it was after a race
 	for range maxRaces {
 		change, answer, err := settle(snapshot, a.ID, outcome, s.now(), s.config.AuthorizationLifetime)
@@ -184,9 +184,10 @@ func (s *Service) unsaved(ctx context.Context, operation string, snapshot shard.
 	return processing(snapshot, subjectIn(snapshot, a))
 }
 
-// report logs what must not go unseen: an answer that contradicts what was asked.
+// report tells what must not go unseen: an answer that contradicts what was asked.
 func (s *Service) report(ctx context.Context, a shard.Attempt, o psprouter.Outcome) {
 	if o.Alert {
+		s.metrics.alerts.WithLabelValues(a.PSP, a.Kind).Inc()
 		s.config.Log.ErrorContext(ctx, "the PSP's answer does not fit what was asked", "psp", a.PSP, "payment", a.PaymentID,
 			"attempt", a.ID, "operation", a.Kind, "reason", o.Reason)
 	}

@@ -39,7 +39,4 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) called(psp, operation string, o psprouter.Outcome, took time.Duration) {
 	m.outcomes.WithLabelValues(psp, operation, o.Class().String()).Inc()
 	m.calls.WithLabelValues(psp, operation).Observe(took.Seconds())
-	if o.Alert {
-		m.alerts.WithLabelValues(psp, operation).Inc()
-	}
 }

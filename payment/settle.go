@@ -24,6 +24,7 @@ func settle(s shard.Snapshot, attemptID string, o psprouter.Outcome, at time.Tim
 	if a.Status != Pending {
 		return shard.Change{}, Answer{}, errClosed
 	}
+	o = fitting(s.Payment, a, o)
 	switch a.Kind {
 	case AttemptAuthorize:
 		return settleAuthorize(s.Payment, a, o, at, lifetime)
@@ -31,9 +32,28 @@ func settle(s shard.Snapshot, attemptID string, o psprouter.Outcome, at time.Tim
 		return settleCapture(s.Payment, a, o, at)
 	case AttemptVoid:
 		return settleVoid(s.Payment, a, o, at)
-	default:
+	case AttemptRefund:
 		return settleRefund(s, a, o, at)
 	}
+	return shard.Change{}, Answer{}, fmt.Errorf("attempt %s: nothing is known of kind %q", a.ID, a.Kind)
+}
+
+// fitting returns an outcome as it came if it can answer what the attempt asked. Another one settles nothing and wants a
+// person's eyes: an approval that was captured although we asked to wait, or the reverse; a redirect in answer to a later
+// call, of which no buyer knows.
+func fitting(p shard.Payment, a shard.Attempt, o psprouter.Outcome) psprouter.Outcome {
+	var why string
+	switch {
+	case a.Kind == AttemptAuthorize && o.Class() == psprouter.Approved && o.Captured != (CaptureMode(p.CaptureMode) == Automatic):
+		why = fmt.Sprintf("approved with captured=%t, asked for %s capture", o.Captured, p.CaptureMode)
+	case a.Kind != AttemptAuthorize && o.Class() == psprouter.ActionRequired:
+		why = "the buyer was asked to act on a " + a.Kind
+	default:
+		return o
+	}
+	contradiction := psprouter.Contradiction(why)
+	contradiction.Reference = o.Reference
+	return contradiction
 }
 
 func attemptOf(s shard.Snapshot, id string) (shard.Attempt, bool) {
@@ -47,7 +67,7 @@ func attemptOf(s shard.Snapshot, id string) (shard.Attempt, bool) {
 
 // settleAuthorize: the trigger by the outcome, and what it says of the payment.
 func settleAuthorize(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time.Time, lifetime time.Duration) (shard.Change, Answer, error) {
-	on, kind := authorizeTrigger(p, o)
+	on, kind := authorizeTrigger(o)
 	if p.Status == RequiresAction && (on == OnNoted || on == OnActionRequired) {
 		return shard.Change{}, Answer{}, errClosed
 	}
@@ -79,17 +99,14 @@ func settleAuthorize(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at t
 	return m.conclude(kind, viewOf(*next), shard.KeyRef{ClientID: p.ClientID, Scope: scopePayments, Key: a.ClientKey}, a.ID)
 }
 
-// authorizeTrigger reads an outcome. An approval that was captured although we asked to wait, or the reverse, fits no
-// question of ours: it settles nothing.
-func authorizeTrigger(p shard.Payment, o psprouter.Outcome) (Trigger, Kind) {
+// authorizeTrigger reads an outcome that fits the question.
+func authorizeTrigger(o psprouter.Outcome) (Trigger, Kind) {
 	switch o.Class() {
 	case psprouter.Approved:
-		switch {
-		case o.Captured && CaptureMode(p.CaptureMode) == Automatic:
+		if o.Captured {
 			return OnCharged, KindCharged
-		case !o.Captured && CaptureMode(p.CaptureMode) == Manual:
-			return OnAuthorized, KindAuthorized
 		}
+		return OnAuthorized, KindAuthorized
 	case psprouter.Declined:
 		return OnDeclined, KindDeclined
 	case psprouter.ActionRequired:

@@ -17,6 +17,8 @@ type Transition struct {
 	Emits string
 }
 
+//go:generate go test -run ^TestStatesPage$ -count=1 . -update
+
 // transitions is the whole life of a payment. What is not here does not happen: every writer goes through Next, and the
 // database's compare-and-set holds the state that it started from.
 var transitions = []Transition{
