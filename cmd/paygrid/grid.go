@@ -170,13 +170,17 @@ func (g *grid) start(ctx context.Context, o gridOptions) error {
 	if now == nil {
 		now = time.Now
 	}
+	sim, err := simulator.New(simulator.Options{Now: now, Seed: uint64(time.Now().UnixNano()), SecretKey: devStripeKey,
+		LatencyMin: o.Latency, LatencyMax: o.Latency})
+	if err != nil {
+		return err
+	}
+	g.Sim = sim
 	simListener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	g.SimURL = "http://" + simListener.Addr().String()
-	g.Sim = simulator.New(simulator.Options{Now: now, Seed: uint64(time.Now().UnixNano()), SecretKey: devStripeKey,
-		LatencyMin: o.Latency, LatencyMax: o.Latency})
 	config := devConfig(g, o)
 	if err := config.write(g.ConfigPath); err != nil {
 		return errors.Join(err, simListener.Close())

@@ -35,12 +35,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	sim, err := simulator.New(opts)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "pspsim: http://%s\n", listener.Addr())
-	return simulator.New(opts).Serve(ctx, listener)
+	return sim.Serve(ctx, listener)
 }
 
 func parse(args []string, stderr io.Writer) (string, simulator.Options, error) {

@@ -177,7 +177,7 @@ func TestBooksStayInOrder(t *testing.T) {
 
 // A client that hangs up does not stop the money, and an orderly stop moves what is still waiting.
 func TestServeStopsInOrder(t *testing.T) {
-	sim := New(Options{Now: time.Now})
+	sim := newSim(t, Options{Now: time.Now})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func waitInFlight(s *Simulator, n int) {
 }
 
 func TestLatencyIsDrawnWithinItsRange(t *testing.T) {
-	s := New(Options{Now: time.Now, Seed: 3, LatencyMin: 5 * time.Millisecond, LatencyMax: 9 * time.Millisecond})
+	s := newSim(t, Options{Now: time.Now, Seed: 3, LatencyMin: 5 * time.Millisecond, LatencyMax: 9 * time.Millisecond})
 	seen := map[bool]bool{}
 	for range 200 {
 		d := s.latency()

@@ -23,6 +23,15 @@ type rig struct {
 	now    time.Time
 }
 
+func newSim(t *testing.T, opts Options) *Simulator {
+	t.Helper()
+	s, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{t: t, client: &http.Client{Transport: &http.Transport{}}, now: time.Unix(1_800_000_000, 0)}
@@ -30,7 +39,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	if change != nil {
 		change(&opts)
 	}
-	r.Simulator = New(opts)
+	r.Simulator = newSim(t, opts)
 	server := httptest.NewServer(r.Handler())
 	r.url = server.URL
 	t.Cleanup(func() { r.Stop(); r.client.CloseIdleConnections(); server.Close() })

@@ -25,7 +25,7 @@ const (
 	maxCallsPerPayment = 1000 // as Stripe's updates per payment and hour
 	authorizationLife  = 7 * 24 * time.Hour
 	keyLife            = 24 * time.Hour // after that a key executes anew
-	shutdownGrace      = 5 * time.Second
+	shutdownGrace      = 10 * time.Second // net/http takes a connection that never asked anything for busy for 5 s
 )
 
 // Options sets a simulator up.
@@ -65,14 +65,18 @@ type Simulator struct {
 	skipped  int // calls that found no room in unplaced
 }
 
-// New returns an empty simulator. It panics without a clock or with an inverted latency range: both are mistakes of
-// the program, not of its input.
-func New(opts Options) *Simulator {
+// OptionError says which field of Options cannot be used, and what to put there.
+type OptionError struct{ Field, Remedy string }
+
+func (e *OptionError) Error() string { return "simulator options: " + e.Field + ": " + e.Remedy }
+
+// New returns an empty simulator, or an *OptionError.
+func New(opts Options) (*Simulator, error) {
 	if opts.Now == nil {
-		panic("simulator: Options.Now is required")
+		return nil, &OptionError{"Now", "a clock is required; time.Now outside tests"}
 	}
 	if opts.LatencyMin < 0 || opts.LatencyMax < opts.LatencyMin {
-		panic(fmt.Sprintf("simulator: latency from %v to %v", opts.LatencyMin, opts.LatencyMax))
+		return nil, &OptionError{"LatencyMin", fmt.Sprintf("from %v to %v is no range", opts.LatencyMin, opts.LatencyMax)}
 	}
 	if opts.MaxPayments == 0 {
 		opts.MaxPayments = DefaultMaxPayments
@@ -90,7 +94,7 @@ func New(opts Options) *Simulator {
 		payments: map[string]*payment{},
 		refunds:  map[string]*refund{},
 		keys:     map[string]*keyRecord{},
-	}
+	}, nil
 }
 
 func waitOnTimer(d time.Duration, stop <-chan struct{}) {

@@ -192,7 +192,7 @@ func TestBearerKey(t *testing.T) {
 		{"", "Bearer sk_test_x", 200}, {"", "Bearer pk_test_x", 401}, {"", "", 401}, {"", "sk_test_x", 401},
 		{"sk_1", "Bearer sk_1", 200}, {"sk_1", "Bearer sk_2", 401}, {"sk_1", "Basic c2tfMTo=", 200},
 	} {
-		handler := New(Options{Now: time.Now, SecretKey: c.only}).Handler()
+		handler := newSim(t, Options{Now: time.Now, SecretKey: c.only}).Handler()
 		req, _ := http.NewRequest(http.MethodGet, "/v1/payment_intents", nil)
 		req.Header.Set("Authorization", c.header)
 		w := newRecorder()

@@ -50,7 +50,10 @@ func newBench(t *testing.T, wait func(time.Duration, <-chan struct{}), change fu
 	if wait == nil {
 		wait = func(time.Duration, <-chan struct{}) {}
 	}
-	sim := simulator.New(simulator.Options{Now: c.Now, Seed: 1, Wait: wait})
+	sim, err := simulator.New(simulator.Options{Now: c.Now, Seed: 1, Wait: wait})
+	if err != nil {
+		t.Fatal(err)
+	}
 	server := httptest.NewServer(sim.Handler())
 	t.Cleanup(func() { sim.Stop(); server.Close() })
 	a := newAdapter(t, server.URL, func(cfg *Config) {
@@ -453,7 +456,10 @@ func TestConcurrentCalls(t *testing.T) {
 }
 
 func BenchmarkAuthorize(b *testing.B) {
-	sim := simulator.New(simulator.Options{Now: time.Now, Seed: 1})
+	sim, err := simulator.New(simulator.Options{Now: time.Now, Seed: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
 	server := httptest.NewServer(sim.Handler())
 	defer server.Close()
 	a, err := New(Config{BaseURL: server.URL, SecretKey: "sk_test_1"})
