@@ -28,8 +28,9 @@ var mayImport = map[string][]string{
 	"shard":               {"ledger", "schema"},
 	"shard/relay":         {"shard"},
 	"psprouter":           {"ledger"},
-	"psprouter/stripe":    {"psprouter", "ledger"},
-	"psprouter/adyen":     {"psprouter", "ledger"},
+	"psprouter/wire":      {"psprouter", "ledger"},
+	"psprouter/stripe":    {"psprouter", "psprouter/wire", "ledger"},
+	"psprouter/adyen":     {"psprouter", "psprouter/wire", "ledger"},
 	"psprouter/simulator": {"psprouter", "ledger"},
 	"payment":             {"psprouter", "ledger", "shard"},
 	"rebalance":           {"ledger", "shard", "schema"},
@@ -44,7 +45,7 @@ var belowRouter = []string{"schema", "ledger", "shard", "shard/relay", "psproute
 	"payment", "rebalance", "payment/settlement", "payment/payout"}
 
 // forTests are packages that only tests (and one another) import: they may do what tests may.
-var forTests = []string{"shard/shardtest"}
+var forTests = []string{"shard/shardtest", "psprouter/psptest", "psprouter/stripe/contract"}
 
 // topLevel are the folders of DESIGN section 11, and what tools want at the top.
 var topLevel = []string{"router", "shard", "ledger", "psprouter", "rebalance", "cmd", "schema", "deploy", "loadtest", "payment", "docs", "bench",

@@ -13,6 +13,7 @@ import (
 
 	"paygrid/ledger"
 	"paygrid/psprouter"
+	"paygrid/psprouter/wire"
 )
 
 // Name is this PSP's stable name in accounts, rows and metrics.
@@ -21,6 +22,9 @@ const Name = "stripe"
 // DefaultTimeout bounds one call when Config.Timeout is zero. Stripe's own advice is 80 s; the buyer does not wait that long,
 // and a call that takes longer is resolved later by looking it up.
 const DefaultTimeout = 20 * time.Second
+
+// maxKeyBytes is Stripe's limit of an idempotency key.
+const maxKeyBytes = 255
 
 // Config describes one Stripe account.
 type Config struct {
@@ -53,12 +57,12 @@ func (e *ConfigError) Error() string { return "stripe config: " + e.Field + ": "
 
 // Adapter is the psprouter.PSP of one Stripe account. It holds connections but no state, and is safe for concurrent use.
 type Adapter struct {
-	client    *stripego.Client
-	transport http.RoundTripper
-	timeout   time.Duration
-	several   bool
-	units     units
-	judge     judge
+	client  *stripego.Client
+	http    *http.Client
+	timeout time.Duration
+	several bool
+	units   units
+	judge   judge
 }
 
 var _ psprouter.PSP = (*Adapter)(nil)
@@ -68,18 +72,15 @@ func New(cfg Config) (*Adapter, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	transport := cfg.Transport
-	if transport == nil {
-		transport = newTransport()
-	}
+	client := wire.NewClient(cfg.Transport)
 	u := units{allowUGX: cfg.AllowUGX}
 	return &Adapter{
-		client:    newClient(cfg, &recorder{next: transport}),
-		transport: transport,
-		timeout:   orDefault(cfg.Timeout),
-		several:   cfg.SeveralCaptures,
-		units:     u,
-		judge:     judge{notProcessedHeader: cfg.NotProcessedHeader},
+		client:  newClient(cfg, client),
+		http:    client,
+		timeout: orDefault(cfg.Timeout),
+		several: cfg.SeveralCaptures,
+		units:   u,
+		judge:   judge{notProcessedHeader: cfg.NotProcessedHeader},
 	}, nil
 }
 
@@ -105,26 +106,18 @@ func orDefault(timeout time.Duration) time.Duration {
 }
 
 // newClient sets everything by which stripe-go would do more than one plain request: retries, redirects, telemetry, logs.
-func newClient(cfg Config, transport http.RoundTripper) *stripego.Client {
+func newClient(cfg Config, client *http.Client) *stripego.Client {
 	return stripego.NewClient(cfg.SecretKey, stripego.WithBackends(stripego.NewBackendsWithConfig(&stripego.BackendConfig{
 		URL:               stripego.String(strings.TrimRight(cfg.BaseURL, "/")),
 		MaxNetworkRetries: stripego.Int64(0),
 		EnableTelemetry:   stripego.Bool(false),
 		LeveledLogger:     &stripego.LeveledLogger{Level: stripego.LevelNull},
-		HTTPClient: &http.Client{
-			Transport: transport,
-			// A redirect is not an answer of the API, and following it would send the card's token elsewhere.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		HTTPClient:        client,
 	})))
 }
 
 // Close drops the idle connections. Calls that run are not touched.
-func (a *Adapter) Close() {
-	if t, ok := a.transport.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
-	}
-}
+func (a *Adapter) Close() { wire.CloseIdle(a.http) }
 
 // Name returns "stripe".
 func (a *Adapter) Name() string { return Name }
@@ -135,11 +128,7 @@ func (a *Adapter) SeveralCaptures() bool { return a.several }
 // Supports returns an *psprouter.AmountError if amount is not positive or would have to be rounded. Stripe's own limits
 // (smallest, largest) differ per account and currency: Stripe refuses those itself, before it does anything.
 func (a *Adapter) Supports(amount ledger.Money) error {
-	if amount.Minor <= 0 {
-		return &psprouter.AmountError{PSP: Name, Amount: amount, Why: "the amount must be positive"}
-	}
-	_, err := a.units.toStripe(amount)
-	return err
+	return a.units.table().Supports(amount)
 }
 
 // Authorize creates and confirms a payment intent in one call.
@@ -227,9 +216,23 @@ func (a *Adapter) do(ctx context.Context, call func(context.Context) error) answ
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	seen := new(exchange)
-	err := call(withExchange(ctx, seen))
-	return seen.answer(err)
+	seen := new(wire.Exchange)
+	err := call(wire.With(ctx, seen))
+	return answerOf(seen, err)
+}
+
+// answerOf sums up the exchange of a call that returned err.
+func answerOf(seen *wire.Exchange, err error) answer {
+	a := answer{unsent: seen.Unsent(err), status: seen.Status(), header: seen.Header()}
+	var fault *stripego.Error
+	switch {
+	case err == nil || a.unsent != "":
+	case errors.As(err, &fault) && a.status >= http.StatusBadRequest:
+		a.fault = fault
+	default:
+		a.broken = err
+	}
+	return a
 }
 
 // refuseUnsent turns requests that must not be sent at all into an outcome. A request without an attempt ID would get a
@@ -238,22 +241,12 @@ func refuseUnsent(err error, attempt, target string) (psprouter.Outcome, bool) {
 	switch {
 	case err != nil:
 		return psprouter.RejectedWith("amount_not_supported", err.Error()), true
-	case !sendableKey(attempt):
+	case !wire.SendableKey(attempt, maxKeyBytes):
 		return psprouter.RejectedWith("attempt_invalid", "the attempt ID must be 1 to 255 printable ASCII characters"), true
 	case strings.TrimSpace(target) == "":
 		return psprouter.RejectedWith("reference_missing", "the request names no token or payment"), true
 	}
 	return psprouter.Outcome{}, false
-}
-
-// sendableKey tells whether a header carries key unchanged.
-func sendableKey(key string) bool {
-	for _, c := range []byte(key) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return key != "" && len(key) <= 255
 }
 
 func wireCurrency(m ledger.Money) string { return strings.ToLower(string(m.Currency)) }

@@ -37,8 +37,8 @@ func (v verdict) check(t *testing.T, name string, out psprouter.Outcome) {
 	}
 }
 
-// answerOf makes an answer as it would be read: objects are decoded by stripe-go's own types.
-func answerOf(t *testing.T, status int, header http.Header, errorJSON string) answer {
+// decoded makes an answer as it would be read: objects are decoded by stripe-go's own types.
+func decoded(t *testing.T, status int, header http.Header, errorJSON string) answer {
 	t.Helper()
 	a := answer{status: status, header: header}
 	if errorJSON != "" {
@@ -115,7 +115,7 @@ var errorRows = []struct {
 func TestErrorsClassify(t *testing.T) {
 	j := judge{notProcessedHeader: "X-Not-Processed"}
 	for _, row := range errorRows {
-		a := answerOf(t, row.status, row.header, row.err)
+		a := decoded(t, row.status, row.header, row.err)
 		row.authorize.check(t, row.name+", authorize", j.authorize(a, nil, asked{attempt: "att_1"}))
 		row.modification.check(t, row.name+", capture", j.capture(a, nil, askedCapture{}))
 		row.modification.check(t, row.name+", void", j.void(a, nil, askedVoid{}))
@@ -125,7 +125,7 @@ func TestErrorsClassify(t *testing.T) {
 
 // Without configuration no 503 is ever "not processed": Stripe documents no such marker.
 func TestPromiseCountsOnlyWhenConfigured(t *testing.T) {
-	a := answerOf(t, 503, http.Header{"X-Not-Processed": {"true"}, "": {"true"}}, `{"type":"api_error"}`)
+	a := decoded(t, 503, http.Header{"X-Not-Processed": {"true"}, "": {"true"}}, `{"type":"api_error"}`)
 	unknown().check(t, "503", judge{}.authorize(a, nil, asked{}))
 }
 
@@ -207,7 +207,7 @@ func TestAuthorizeDeclines(t *testing.T) {
 		{"rejected, yet captured", `{"type":"invalid_request_error","code":"x",` + intent("succeeded", "att_1") + `}`, 400, unknown()},
 		{"unexpected state", `{"type":"invalid_request_error","code":"payment_intent_unexpected_state",` + intent("requires_payment_method", "att_1") + `}`, 400, unknown()},
 	} {
-		row.check(t, row.name, judge{}.authorize(answerOf(t, row.status, nil, row.err), nil, asked{attempt: "att_1"}))
+		row.check(t, row.name, judge{}.authorize(decoded(t, row.status, nil, row.err), nil, asked{attempt: "att_1"}))
 	}
 }
 
@@ -238,7 +238,7 @@ func TestModificationRefusals(t *testing.T) {
 		{"card's no, yet captured", 402, card("succeeded"), unknown(), unknown(), no("card_declined")},
 		{"card's no without the payment", 402, `{"type":"card_error","code":"card_declined"}`, unknown(), unknown(), no("card_declined")},
 	} {
-		a := answerOf(t, row.status, nil, row.err)
+		a := decoded(t, row.status, nil, row.err)
 		row.capture.check(t, row.name+", capture", judge{}.capture(a, nil, askedCapture{intent: "pi_1"}))
 		row.void.check(t, row.name+", void", judge{}.void(a, nil, askedVoid{intent: "pi_1"}))
 		row.refund.check(t, row.name+", refund", judge{}.refund(a, nil, askedRefund{intent: "pi_1"}))

@@ -18,6 +18,7 @@ import (
 
 	"paygrid/ledger"
 	"paygrid/psprouter"
+	"paygrid/psprouter/wire"
 )
 
 func newAdapter(t *testing.T, base string, change func(*Config)) *Adapter {
@@ -264,7 +265,7 @@ func TestTransportWouldSendTwice(t *testing.T) {
 		}
 		io.WriteString(c, respond("200 OK", "{}", 2))
 	})
-	transport := newTransport()
+	transport := wire.NewTransport()
 	defer transport.CloseIdleConnections()
 	for range 2 {
 		req, _ := http.NewRequest(http.MethodPost, base, strings.NewReader("x"))
