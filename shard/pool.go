@@ -13,7 +13,8 @@ import (
 
 // Options says how a process works with its shards. Zero values mean the defaults that stand beside the fields.
 type Options struct {
-	// Lanes is how many statements of one shard may be under way at once; a bucket always takes the same lane. 4.
+	// Lanes is how many statements of one shard may be under way at once; a bucket always takes the same lane. 2:
+	// one executes while the other waits for its commit; more lanes mean smaller batches, and so more cost per Change.
 	Lanes int
 	// BatchLimit is how many Openings or Changes one statement carries at most. 64. 1 switches coalescing off: each
 	// caller sends its own statement.
@@ -34,7 +35,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.Lanes, 4)
+	setDefault(&o.Lanes, 2)
 	setDefault(&o.BatchLimit, 64)
 	setDefault(&o.Readers, 4)
 	setDefault(&o.StatementTimeout, 5*time.Second)
@@ -104,10 +105,12 @@ func sessionSettings(o Options) map[string]string {
 }
 
 // prepareSession sets what only one engine knows. On PostgreSQL the hot statements are planned once (planning is half of
-// their cost otherwise), and never by scanning a table that was small when they were planned. CockroachDB runs
+// their cost otherwise), and the plan is kept: so it must never be one that fits only the empty tables of a new cluster.
+// Without scans of tables, hash joins and merge joins, what is left is to go from row to row by index. CockroachDB runs
 // SERIALIZABLE.
 func prepareSession(ctx context.Context, conn *pgx.Conn) error {
-	settings := []string{"SET plan_cache_mode = force_generic_plan", "SET enable_seqscan = off"}
+	settings := []string{"SET plan_cache_mode = force_generic_plan", "SET enable_seqscan = off", "SET enable_hashjoin = off",
+		"SET enable_mergejoin = off"}
 	if schema.EngineOf(conn) == schema.CockroachDB {
 		settings = []string{"SET default_transaction_isolation = 'serializable'"}
 	}
