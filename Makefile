@@ -35,13 +35,13 @@ test: postgres ## run all tests, on a database of their own
 check: format vet staticcheck fresh ## all that CI asks for: format, vet, staticcheck, generated files, tests with -race
 	$(MAKE) --no-print-directory test RACE=1
 
-bench: postgres ## measure the write path against a naive twin (full commits; takes minutes)
-	go run ./cmd/paygrid bench
+bench: postgres ## measure the write path, one by one, coalesced and against a naive twin (full commits; three minutes)
+	go run ./cmd/loadtest bench --out bench/new.txt
 
-# Save a run before a change and one after it, ten rounds each for a meaning:
-#   mkdir -p bench; make bench | tee bench/old.txt; …change…; make bench | tee bench/new.txt; make benchcmp
-benchcmp: ## compare two saved runs, bench/old.txt and bench/new.txt, by benchstat
-	@for run in old new; do test -f bench/$$run.txt || { echo "bench/$$run.txt is missing: make bench | tee bench/$$run.txt" >&2; exit 1; }; done
+# Each run overwrites bench/new.txt. Keep the one before a change, and compare:
+#   make bench; mv bench/new.txt bench/old.txt; …change…; make bench; make benchcmp
+benchcmp: ## compare the run kept as bench/old.txt with the last one, bench/new.txt, by benchstat
+	@for run in old new; do test -f bench/$$run.txt || { echo "bench/$$run.txt is missing: make bench, then keep its bench/new.txt under that name" >&2; exit 1; }; done
 	$(TOOL) benchstat bench/old.txt bench/new.txt
 
 # The parts of check; each can be run alone.
