@@ -22,12 +22,13 @@ import (
 
 // node is one router process's worth: its own pools, commands, HTTP side and background work. All wiring is here.
 type node struct {
-	shards  *shard.Cluster
-	service *payment.Service
-	router  *router.Router
-	work    payment.Work
-	config  routerConfig
-	log     *slog.Logger
+	shards    *shard.Cluster
+	service   *payment.Service
+	router    *router.Router
+	closePSPs func()
+	work      payment.Work
+	config    routerConfig
+	log       *slog.Logger
 }
 
 // nodeOptions are what a config file does not say: who this process is, and what tests inject.
@@ -44,7 +45,7 @@ const mapInterval = time.Second
 func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	psps, err := newPSPs(c)
+	psps, closePSPs, err := newPSPs(c)
 	if err != nil {
 		return nil, err
 	}
@@ -66,21 +67,22 @@ func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) 
 	}
 	host, _ := os.Hostname()
 	owner := fmt.Sprintf("%s-%d-%d", host, os.Getpid(), o.Instance)
-	return &node{shards: shards, service: service, router: front, config: c, log: o.Log,
+	return &node{shards: shards, service: service, router: front, closePSPs: closePSPs, config: c, log: o.Log,
 		work: payment.Work{Service: service, Owner: owner, Every: milliseconds(c.WorkEveryMS)}}, nil
 }
 
-func newPSPs(c routerConfig) (*psprouter.Router, error) {
+// newPSPs makes the adapters; the function closes their connections once no call is under way.
+func newPSPs(c routerConfig) (*psprouter.Router, func(), error) {
 	secret, err := c.Stripe.secret()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	adapter, err := stripe.New(stripe.Config{BaseURL: c.Stripe.BaseURL, SecretKey: secret, Timeout: milliseconds(c.PSPTimeoutMS),
 		SeveralCaptures: c.Stripe.SeveralCaptures, NotProcessedHeader: c.Stripe.NotProcessedHeader})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return psprouter.NewRouter(adapter), nil
+	return psprouter.NewRouter(adapter), adapter.Close, nil
 }
 
 // drainTimeout bounds the wait for commands whose caller has left.
@@ -89,6 +91,7 @@ const drainTimeout = 30 * time.Second
 // run serves on l and works until ctx ends, then drains: no new commands, the running ones end, the pools close.
 func (n *node) run(ctx context.Context, l net.Listener) error {
 	defer n.shards.Close()
+	defer n.closePSPs()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.router.Serve(ctx, l) })
 	group.Go(func() error {

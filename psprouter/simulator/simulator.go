@@ -24,7 +24,7 @@ const (
 const (
 	maxCallsPerPayment = 1000 // as Stripe's updates per payment and hour
 	authorizationLife  = 7 * 24 * time.Hour
-	keyLife            = 24 * time.Hour // after that a key executes anew
+	keyLife            = 24 * time.Hour   // after that a key executes anew
 	shutdownGrace      = 10 * time.Second // net/http takes a connection that never asked anything for busy for 5 s
 )
 
