@@ -12,6 +12,8 @@ const (
 	EntryReversal      EntryKind = "reversal"       // mirrors a wrong entry
 	EntryRefundReturn  EntryKind = "refund_return"  // mirrors a refund that the bank sent back
 	EntryCaptureReturn EntryKind = "capture_return" // mirrors a capture that the PSP took back
+	EntryLateCharge    EntryKind = "late_charge"    // the PSP took money for a payment that was closed by then
+	EntryLateRefund    EntryKind = "late_refund"    // … and gave it back
 )
 
 // Posting moves Minor (> 0) minor units from the credited to the debited account. It cannot be unbalanced.
@@ -227,4 +229,21 @@ func (e Entry) checked() (Entry, error) {
 		return Entry{}, err
 	}
 	return e, nil
+}
+
+// LateCharge books money that a PSP took for a payment that was closed by then: nobody has earned it, so it lies in
+// suspense until it is given back. The ID is "late_charge:<attempt>".
+func LateCharge(attemptID, psp string, c Currency, minor int64) (Entry, error) {
+	return Entry{
+		ID: entryID(EntryLateCharge, attemptID), Kind: EntryLateCharge, Currency: c,
+		Postings: []Posting{{Debit: PSPReceivable(psp), Credit: Suspense(psp), Minor: minor}},
+	}.checked()
+}
+
+// LateRefund books money that a PSP gave back out of what was never placed. The ID is "late_refund:<attempt>".
+func LateRefund(attemptID, psp string, c Currency, minor int64) (Entry, error) {
+	return Entry{
+		ID: entryID(EntryLateRefund, attemptID), Kind: EntryLateRefund, Currency: c,
+		Postings: []Posting{{Debit: Suspense(psp), Credit: PSPReceivable(psp), Minor: minor}},
+	}.checked()
 }

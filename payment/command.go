@@ -49,3 +49,10 @@ type RefundCommand struct {
 	Client, Key, PaymentID string
 	Amount                 *ledger.Money
 }
+
+// ConfirmCommand asks what became of a redirect (3-D Secure) once the buyer is back. Details are what the buyer brought,
+// for PSPs that want it.
+type ConfirmCommand struct {
+	Client, PaymentID string
+	Details           map[string]string
+}

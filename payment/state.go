@@ -15,6 +15,7 @@ const (
 	PartiallyCaptured shard.Status = "PARTIALLY_CAPTURED"
 	VoidPending       shard.Status = "VOID_PENDING"
 	Voided            shard.Status = "VOIDED"
+	CaptureFailed     shard.Status = "CAPTURE_FAILED" // the PSP took back its only capture
 )
 
 // States of an attempt and of a refund. An attempt that nobody has an answer for is Pending, however old.
@@ -45,7 +46,8 @@ const (
 	OnNotSent        Trigger = "not sent"
 	OnActionRequired Trigger = "action required"
 	OnExpired        Trigger = "expired"
-	OnNoted          Trigger = "noted" // an answer that settles nothing: unknown, or accepted for later
+	OnNoted          Trigger = "noted"    // an answer that settles nothing: unknown, or accepted for later
+	OnRerouted       Trigger = "rerouted" // provably not sent, and on its way to another PSP
 
 	OnCaptureAsked        Trigger = "capture asked"
 	OnCaptured            Trigger = "captured"              // nothing is left of the authorization
@@ -61,6 +63,18 @@ const (
 	OnRefunded      Trigger = "refunded"
 	OnRefundRefused Trigger = "refund refused"
 	OnRefundNoted   Trigger = "refund noted"
+
+	OnRefundReturned  Trigger = "refund returned"  // the bank sent a refund back
+	OnCaptureReturned Trigger = "capture returned" // the PSP took its only capture back
+	OnPartReturned    Trigger = "part returned"    // … one of several
+
+	// A success that arrives for what was closed. It changes no state: what the PSP holds is given back.
+	OnLateAuthorized Trigger = "late authorized"
+	OnLateCharged    Trigger = "late charged"
+	OnLateVoided     Trigger = "late voided"
+	OnLateRefunded   Trigger = "late refunded"
+	OnLateNoted      Trigger = "late noted"
+	OnLateRefused    Trigger = "late refused" // it could not be given back: people must
 
 	OnEntryReversed Trigger = "entry reversed"
 )
@@ -83,5 +97,11 @@ const (
 	EventRefundPending     = "refund.pending"
 	EventRefundSucceeded   = "refund.succeeded"
 	EventRefundFailed      = "refund.failed"
+	EventRefundReturned    = "refund.returned"
+	EventCaptureReturned   = "payment.capture_failed"
+	EventLateSuccess       = "payment.late_success"
+	EventLatePending       = "payment.late_return_pending"
+	EventLateReturned      = "payment.late_returned"
+	EventLateRefused       = "payment.late_return_refused"
 	EventEntryReversed     = "ledger.entry_reversed"
 )

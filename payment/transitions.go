@@ -28,6 +28,7 @@ var transitions = []Transition{
 	{AuthPending, OnActionRequired, RequiresAction, "", EventRequiresAction},
 	{AuthPending, OnDeclined, Declined, "", EventDeclined},
 	{AuthPending, OnNotSent, Failed, "", EventFailed},
+	{AuthPending, OnRerouted, AuthPending, "", EventProcessing},
 
 	{RequiresAction, OnAuthorized, Authorized, "", EventAuthorized},
 	{RequiresAction, OnCharged, Captured, ledger.EntryCapture, EventCaptured},
@@ -48,6 +49,8 @@ var transitions = []Transition{
 	{CapturePending, OnCaptureRefused, Authorized, "", EventCaptureRefused},
 	{CapturePending, OnLaterCaptureRefused, PartiallyCaptured, "", EventCaptureRefused},
 	{PartiallyCaptured, OnCaptureAsked, CapturePending, "", EventCapturePending},
+	{PartiallyCaptured, OnCaptured, Captured, ledger.EntryCapture, EventCaptured},
+	{PartiallyCaptured, OnPartCaptured, PartiallyCaptured, ledger.EntryCapture, EventPartiallyCaptured},
 
 	{VoidPending, OnNoted, VoidPending, "", EventVoidPending},
 	{VoidPending, OnVoided, Voided, "", EventVoided},
@@ -74,11 +77,11 @@ var transitions = []Transition{
 }
 
 // Transitions returns the table, for the diagram and the tests.
-func Transitions() []Transition { return slices.Clone(transitions) }
+func Transitions() []Transition { return slices.Concat(transitions, lateTransitions()) }
 
 // Next returns what on makes of from, or a *TransitionError.
 func Next(from shard.Status, on Trigger) (Transition, error) {
-	for _, t := range transitions {
+	for _, t := range Transitions() {
 		if t.From == from && t.On == on {
 			return t, nil
 		}

@@ -69,8 +69,8 @@ r AS (
     SELECT s.bucket, t.refund_id, s.payment_id, t.attempt_id, t.amount, t.status, t.shares::JSONB, t.code, t.detail, s.at, s.at
     FROM s JOIN unnest($38::TEXT[], $39::TEXT[], $40::TEXT[], $41::INT8[], $42::TEXT[], $43::TEXT[], $44::TEXT[], $45::TEXT[])
         AS t(payment_id, refund_id, attempt_id, amount, status, shares, code, detail) ON t.payment_id = s.payment_id
-    ON CONFLICT (bucket, refund_id) DO UPDATE SET status = excluded.status, code = excluded.code, detail = excluded.detail,
-        updated_at = excluded.updated_at
+    ON CONFLICT (bucket, refund_id) DO UPDATE SET status = excluded.status, shares = excluded.shares, code = excluded.code,
+        detail = excluded.detail, updated_at = excluded.updated_at
 ),
 k AS (
     INSERT INTO idempotency_keys (bucket, client_id, scope, key, request_hash, payment_id, subject_id, answer_kind, answer,
