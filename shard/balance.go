@@ -17,14 +17,19 @@ const (
 	sqlSellerBalance = `
 SELECT 0::NUMERIC::TEXT, coalesce((SELECT sum(s.balance) FROM seller_balances s
         WHERE s.account = $1::TEXT AND s.currency = $2::TEXT), 0)::TEXT,
-    (SELECT array_agg(b.bucket ORDER BY b.bucket) FROM buckets b WHERE b.state IN ('OWNED', 'FROZEN'))`
+    (SELECT array_agg(b.bucket ORDER BY b.bucket) FROM buckets b
+        WHERE b.bucket >= 0 AND b.state IN ('OWNED', 'FROZEN'))`
 
-	// sqlHouseBalance sums the roll-ups and the postings after them. Per bucket it relies on the primary key of postings.
+	// sqlHouseBalance sums the roll-ups and the postings after them. Per bucket it relies on the primary
+	// keys of both.
 	sqlHouseBalance = `
-SELECT coalesce(sum(coalesce(r.debits, 0) + x.debits), 0)::TEXT, coalesce(sum(coalesce(r.credits, 0) + x.credits), 0)::TEXT,
+SELECT coalesce(sum(r.debits + x.debits), 0)::TEXT, coalesce(sum(r.credits + x.credits), 0)::TEXT,
     array_agg(b.bucket ORDER BY b.bucket)
 FROM buckets b
-LEFT JOIN rollups r ON r.bucket = b.bucket AND r.account = $1::TEXT AND r.currency = $2::TEXT
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(y.debits), 0) AS debits, coalesce(sum(y.credits), 0) AS credits FROM rollups y
+    WHERE y.bucket = b.bucket AND y.account = $1::TEXT AND y.currency = $2::TEXT
+) r
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(p.amount) FILTER (WHERE p.debit_account = $1::TEXT), 0) AS debits,
         coalesce(sum(p.amount) FILTER (WHERE p.credit_account = $1::TEXT), 0) AS credits
@@ -32,7 +37,7 @@ CROSS JOIN LATERAL (
     WHERE p.bucket = b.bucket AND p.seq > b.rollup_seq AND p.currency = $2::TEXT
         AND (p.debit_account = $1::TEXT OR p.credit_account = $1::TEXT)
 ) x
-WHERE b.state IN ('OWNED', 'FROZEN')`
+WHERE b.bucket >= 0 AND b.state IN ('OWNED', 'FROZEN')`
 
 	// sqlRollUp moves the roll-ups of house accounts on to where their buckets are now.
 	//

@@ -23,12 +23,12 @@ WHERE (attempts.bucket, attempts.attempt_id) IN (
 RETURNING attempts.attempt_id, attempts.payment_id, attempts.checks, attempts.absent_checks, attempts.escalated, attempts.sent_at`
 
 	// sqlReschedule gives a claimed attempt back. It relies on the primary key; a lease that went to another changes
-	// nothing.
+	// nothing. IS TRUE keeps a plan made on empty tables from walking attempts_due instead.
 	sqlReschedule = `
 UPDATE attempts SET checks = attempts.checks + 1, absent_checks = $4::INT4, escalated = $5::BOOL, next_check_at = $6::TIMESTAMPTZ,
     detail = $7::TEXT, lease_owner = '', lease_until = NULL
 WHERE attempts.bucket = $1::INT4 AND attempts.attempt_id = $2::TEXT AND attempts.lease_owner = $3::TEXT
-    AND attempts.status = 'PENDING'
+    AND (attempts.status = 'PENDING') IS TRUE
 RETURNING attempts.attempt_id`
 
 	// sqlPendingAttempts names attempts without an answer that were sent before a time. It relies on attempts_due, whose

@@ -12,3 +12,6 @@ func (c *Cluster) Waiting() int {
 	}
 	return n
 }
+
+// PrepareSession makes a connection what those of the pools are.
+var PrepareSession = prepareSession

@@ -6,11 +6,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlFindOpenings tells which payments their keys belong to. It relies on the primary key.
+// sqlFindOpenings tells which payments their keys belong to, an empty text where a key is free. It relies on the primary key, and asks
+// it once per key: as a join it could be planned as one pass over all keys.
 const sqlFindOpenings = `
-SELECT k.payment_id
-FROM unnest($1::INT4[], $2::TEXT[], $3::TEXT[]) AS t(bucket, client_id, key)
-JOIN idempotency_keys k ON k.bucket = t.bucket AND k.client_id = t.client_id AND k.scope = 'payments' AND k.key = t.key`
+SELECT coalesce((
+    SELECT k.payment_id FROM idempotency_keys k
+    WHERE k.bucket = t.bucket AND k.client_id = t.client_id AND k.scope = 'payments' AND k.key = t.key), '')
+FROM unnest($1::INT4[], $2::TEXT[], $3::TEXT[]) AS t(bucket, client_id, key)`
 
 // sqlFindChanges tells which changes brought the payments to these versions. It relies on outbox_payment_version.
 const sqlFindChanges = `

@@ -12,7 +12,7 @@ func Statements() map[string]string {
 		"claim attempts": sqlClaimAttempts, "reschedule": sqlReschedule, "pending attempts": sqlPendingAttempts,
 		"attempts by reference": sqlAttemptByRef, "payment of attempt": sqlPaymentOfAttempt,
 		"put inbox": sqlPutInbox, "claim inbox": sqlClaimInbox, "close inbox": sqlCloseInbox, "inbox": sqlInbox,
-		"inbox lag": sqlInboxLag,
+		"inbox lag":         sqlInboxLag,
 		"audit bucket rows": sqlAuditBuckets, "audit payments": sqlAuditPayments, "audit attempts": sqlAuditAttempts,
 		"audit refunds": sqlAuditRefunds, "audit keys": sqlAuditKeys, "audit entries": sqlAuditEntries,
 		"audit events": sqlAuditEvents, "audit orphans": sqlAuditOrphans, "audit sellers": sqlAuditSellers,
