@@ -68,15 +68,15 @@ func median(list []float64) float64 {
 func report(w io.Writer, samples []sample) error {
 	all := summarize(samples)
 	buffer := bufio.NewWriter(w)
-	fmt.Fprintf(buffer, "\n%-10s %7s %-7s %9s %17s %11s %7s %6s %6s %7s %6s %7s %9s\n", "variant", "callers", "sellers", "steps/s", "(min to max)",
-		"payments/s", "×single", "cpu db", "own", "µs/step", "batch", "syncs/s", "KiB/pay")
+	fmt.Fprintf(buffer, "\n%-10s %7s %-7s %9s %17s %11s %7s %6s %6s %6s %7s %6s %7s %9s\n", "variant", "callers", "sellers", "steps/s", "(min to max)",
+		"payments/s", "×single", "cpu db", "own", "others", "µs/step", "batch", "syncs/s", "KiB/pay")
 	for _, c := range slices.SortedFunc(maps.Keys(all), compareCells) {
 		s := all[c]
-		fmt.Fprintf(buffer, "%-10s %7d %-7s %9.0f %17s %11.0f %7s %6.2f %6.2f %7.0f %6.1f %7.0f %9.1f\n", c.variant, c.callers, c.sellers, s.steps,
+		fmt.Fprintf(buffer, "%-10s %7d %-7s %9.0f %17s %11.0f %7s %6.2f %6.2f %6.2f %7.0f %6.1f %7.0f %9.1f\n", c.variant, c.callers, c.sellers, s.steps,
 			fmt.Sprintf("(%.0f to %.0f)", s.low, s.high), s.payments, ratio(all, c, cell{single, c.callers, c.sellers}), s.used.database,
-			s.used.own, s.used.cpuPerStep, s.used.batch, s.used.syncsPerSecond, s.used.walPerPayment/1024)
+			s.used.own, s.used.others, s.used.cpuPerStep, s.used.batch, s.used.syncsPerSecond, s.used.walPerPayment/1024)
 	}
-	fmt.Fprintf(buffer, "\n×single compares payments; a payment is 4 steps, of the naive twin the capture alone. cpu: processors of %d. %s\n",
+	fmt.Fprintf(buffer, "\n×single compares payments; a payment is 4 steps, of the naive twin the capture alone. cpu: busy processors of %d,\nµs/step: of database and own together.\n%s\n",
 		runtime.NumCPU(), limit(all))
 	fmt.Fprintln(buffer, ratioLine(all))
 	return buffer.Flush()
@@ -110,19 +110,29 @@ func ratio(all map[cell]summary, a, b cell) string {
 	return fmt.Sprintf("%.2f", all[a].payments/all[b].payments)
 }
 
-// limit says what the coalesced variant waits for at the load that the last line compares.
+// limit says what the coalesced variant waits for at the load that the last line compares, and what a step costs there.
 func limit(all map[cell]summary) string {
 	s, ok := all[cell{coalesced, ratioCallers, spread}]
 	if !ok {
 		return ""
 	}
-	busy, processors := s.used.database+s.used.own+s.used.others, float64(runtime.NumCPU())
-	what := "the log's syncs and the callers' own turns"
-	if busy > 0.9*processors {
+	processors := float64(runtime.NumCPU())
+	what := "commits (the log's syncs, and the round trip between two statements of a lane)"
+	switch {
+	case s.used.others > processors/4:
+		what = "what else the machine does: repeat when it is idle"
+	case s.used.database+s.used.own > 0.9*processors:
 		what = "processors"
 	}
-	return fmt.Sprintf("Limit of coalesced at %d callers: %s (busy: database %.2f, this process %.2f, others %.2f of %.0f; %.0f syncs/s).",
-		ratioCallers, what, s.used.database, s.used.own, s.used.others, processors, s.used.syncsPerSecond)
+	text := fmt.Sprintf("Limit of coalesced at %d callers: %s.", ratioCallers, what)
+	if one, ok := all[cell{single, ratioCallers, spread}]; ok && s.used.cpuPerStep > 0 {
+		text += fmt.Sprintf(" Processor time of a step there: %.0f µs, single %.0f µs: %.2f times.", s.used.cpuPerStep,
+			one.used.cpuPerStep, one.used.cpuPerStep/s.used.cpuPerStep)
+	}
+	if twin := all[cell{naive, ratioCallers, spread}]; twin.steps > 0 {
+		text += fmt.Sprintf(" Commit for commit it does %.2f times the naive twin's.", s.steps/twin.steps)
+	}
+	return text
 }
 
 // writeSamples writes one line per sample in the Go benchmark format; benchstat makes the medians and compares two runs.

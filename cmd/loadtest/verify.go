@@ -50,7 +50,11 @@ func queryCounts(ctx context.Context, url, sql string) (c counts, err error) {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	err = conn.QueryRow(ctx, sql).Scan(&c.captures, &c.steps, &c.moved, &c.sellers, &c.others)
+	return scanCounts(conn.QueryRow(ctx, sql))
+}
+
+func scanCounts(row pgx.Row) (c counts, err error) {
+	err = row.Scan(&c.captures, &c.steps, &c.moved, &c.sellers, &c.others)
 	return c, err
 }
 
