@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,15 @@ type metrics struct {
 	alerts   *prometheus.CounterVec
 	unsaved  *prometheus.CounterVec
 	races    *prometheus.CounterVec
+
+	escalated *prometheus.CounterVec
+	notices   *prometheus.CounterVec
+	applied   *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+	pending   *prometheus.GaugeVec
+	oldest    *prometheus.GaugeVec
+	inbox     *prometheus.GaugeVec
+	inboxLag  *prometheus.GaugeVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -29,11 +39,47 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Outcomes that could not be committed; their attempts stay pending."}, []string{"operation"}),
 		races: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_command_races_total",
 			Help: "Decisions made anew because somebody else changed the payment first."}, []string{"operation"}),
+		escalated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_attempts_escalated_total",
+			Help: "Attempts without an answer after many checks; a person must look."}, []string{"psp", "operation"}),
+		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_webhook_notices_total",
+			Help: "Notices taken, by whether they were new."}, []string{"psp", "result"}),
+		applied: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_inbox_results_total",
+			Help: "What became of notices each time they were looked at."}, []string{"psp", "state"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_webhook_rejects_total",
+			Help: "Webhooks refused, by fault."}, []string{"psp", "fault"}),
+		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paygrid_attempts_pending",
+			Help: "Attempts without an answer that are at least as old as the label says."}, []string{"shard", "older_than"}),
+		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paygrid_attempts_pending_oldest_seconds",
+			Help: "Age of the oldest attempt without an answer."}, []string{"shard"}),
+		inbox: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paygrid_inbox_waiting",
+			Help: "Notices that wait to be applied."}, []string{"shard"}),
+		inboxLag: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paygrid_inbox_lag_seconds",
+			Help: "Age of the oldest notice that waits to be applied."}, []string{"shard"}),
 	}
 	if r != nil {
-		r.MustRegister(m.outcomes, m.calls, m.alerts, m.unsaved, m.races)
+		r.MustRegister(m.outcomes, m.calls, m.alerts, m.unsaved, m.races, m.escalated, m.notices, m.applied, m.refused, m.pending, m.oldest,
+			m.inbox, m.inboxLag)
 	}
 	return m
+}
+
+// rejected counts a webhook that was refused.
+func (m *metrics) rejected(psp string, err error) {
+	fault := "unreadable"
+	var refused *psprouter.WebhookError
+	if errors.As(err, &refused) {
+		fault = string(refused.Why)
+	}
+	m.refused.WithLabelValues(psp, fault).Inc()
+}
+
+// notice counts a notice that was stored, or was there already.
+func (m *metrics) notice(psp string, stored bool) {
+	result := "again"
+	if stored {
+		result = "new"
+	}
+	m.notices.WithLabelValues(psp, result).Inc()
 }
 
 func (m *metrics) called(psp, operation string, o psprouter.Outcome, took time.Duration) {

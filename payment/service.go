@@ -64,7 +64,7 @@ func Points() []Point {
 			out = append(out, point(command, step))
 		}
 	}
-	return out
+	return append(out, point("resolve", stepSent), point("resolve", stepSettled), point("webhook", stepBegun), point("webhook", stepSettled))
 }
 
 // The steps of a command.
@@ -79,7 +79,7 @@ func point(command, step string) Point { return Point(command + "." + step) }
 
 // Service runs the commands. It holds no state but what is under way: any number of processes may serve the same shards.
 type Service struct {
-	shards  *shard.Cluster
+	shards  Store
 	psps    *psprouter.Router
 	config  Config
 	metrics *metrics
@@ -87,7 +87,7 @@ type Service struct {
 }
 
 // New makes a Service on shards and PSPs.
-func New(shards *shard.Cluster, psps *psprouter.Router, c Config) (*Service, error) {
+func New(shards Store, psps *psprouter.Router, c Config) (*Service, error) {
 	if c.Now == nil {
 		return nil, errors.New("payment: Config.Now is missing")
 	}
@@ -116,8 +116,8 @@ func (s *Service) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Ready tells whether every shard answers.
-func (s *Service) Ready(ctx context.Context) error { return s.shards.Ping(ctx) }
+// Ready tells whether any shard answers: one shard without its database fails its own payments alone.
+func (s *Service) Ready(ctx context.Context) error { return s.shards.PingAny(ctx) }
 
 // now is the clock, in the database's precision, so that what is answered is what is read later.
 func (s *Service) now() time.Time { return s.config.Now().UTC().Truncate(time.Microsecond) }

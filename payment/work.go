@@ -12,31 +12,56 @@ import (
 	"paygrid/shard"
 )
 
-// Work is the background work of the shards: roll-ups of house accounts, and the end of authorizations that ran out. It
-// holds leases, not state: any worker takes over any shard's.
+// Work is the background work of the shards: the resolver, the inbox, roll-ups of house accounts, and the end of
+// authorizations that ran out. It holds leases, not state: any worker takes over any shard's.
 type Work struct {
 	Service *Service
 	Owner   string        // who holds the leases: unique to the process
-	Every   time.Duration // between two rounds
+	Every   time.Duration // between two rounds of resolver and inbox
+	Ledger  time.Duration // between two rounds of roll-ups, expiry and gauges; 15 s if zero
 }
 
 // leaseTerms is how many rounds a lease outlives its last renewal.
 const leaseTerms = 5
 
+// job is one kind of work on one shard; do tells how much it did, of at most full.
+type job struct {
+	name  string
+	every time.Duration
+	full  int
+	do    func(ctx context.Context, shardName string) (int, error)
+}
+
+func (w Work) jobs() []job {
+	s := w.Service
+	ledgerEvery := w.Ledger
+	if ledgerEvery <= 0 {
+		ledgerEvery = 15 * time.Second
+	}
+	return []job{
+		{"resolver", w.Every, resolveBatch, func(ctx context.Context, name string) (int, error) { return s.ResolveOn(ctx, name, w.Owner) }},
+		{"inbox", w.Every, noticeBatch, func(ctx context.Context, name string) (int, error) { return s.ApplyNoticesOn(ctx, name, w.Owner) }},
+		{"ledger", ledgerEvery, expireBatch, s.keepLedgerOn},
+	}
+}
+
 // Run works until ctx ends. What fails is logged and tried again in the next round.
 func (w Work) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range w.Service.shards.Map().Names() {
-		group.Go(func() error {
-			w.runShard(ctx, name)
-			return nil
-		})
+	var group errgroup.Group
+	for _, name := range w.Service.shards.ShardNames() {
+		for _, j := range w.jobs() {
+			group.Go(func() error {
+				w.runJob(ctx, name, j)
+				return nil
+			})
+		}
 	}
 	return group.Wait()
 }
 
-func (w Work) runShard(ctx context.Context, name string) {
-	ticker := time.NewTicker(w.Every)
+// runJob does rounds of one job on one shard, at once again while there is more than one round can take.
+func (w Work) runJob(ctx context.Context, name string, j job) {
+	ticker := time.NewTicker(j.every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -44,23 +69,64 @@ func (w Work) runShard(ctx context.Context, name string) {
 			return
 		case <-ticker.C:
 		}
-		if err := w.round(ctx, name); err != nil && ctx.Err() == nil {
-			w.Service.config.Log.ErrorContext(ctx, "a round of background work failed; the next follows", "shard", name, "error", err)
+		for more := true; more && ctx.Err() == nil; {
+			did, err := w.round(ctx, name, j)
+			if err != nil && ctx.Err() == nil {
+				w.Service.config.Log.ErrorContext(ctx, "a round of background work failed; the next follows", "shard", name, "job", j.name,
+					"error", err)
+			}
+			more = err == nil && did >= j.full
 		}
 	}
 }
 
-// round does one shard's work once if this worker holds its lease. Each piece is right even if two workers do it at once.
-func (w Work) round(ctx context.Context, name string) error {
-	_, held, err := w.Service.shards.Lease(ctx, name, "background", w.Owner, leaseTerms*w.Every)
+// round does one round if this worker holds the job's lease. Each job is right even if two workers do it at once.
+func (w Work) round(ctx context.Context, name string, j job) (int, error) {
+	_, held, err := w.Service.shards.Lease(ctx, name, j.name, w.Owner, max(leaseTerms*j.every, resolveLease))
 	if err != nil || !held {
-		return err
+		return 0, err
 	}
-	if _, err := w.Service.shards.RollUp(ctx, name); err != nil {
-		return err
+	return j.do(ctx, name)
+}
+
+// keepLedgerOn rolls up, ends what ran out, and looks how much waits.
+func (s *Service) keepLedgerOn(ctx context.Context, shardName string) (int, error) {
+	if _, err := s.shards.RollUp(ctx, shardName); err != nil {
+		return 0, err
 	}
-	_, err = w.Service.ExpireOn(ctx, name)
+	ended, err := s.ExpireOn(ctx, shardName)
+	if err != nil {
+		return ended, err
+	}
+	return ended, s.gaugesOf(ctx, shardName)
+}
+
+// pendingAges are the ages that the gauge of attempts without an answer tells apart.
+var pendingAges = []time.Duration{0, time.Minute, 15 * time.Minute, time.Hour, 24 * time.Hour}
+
+func (s *Service) gaugesOf(ctx context.Context, shardName string) error {
+	now := s.now()
+	for _, age := range pendingAges {
+		n, oldest, err := s.shards.PendingCount(ctx, shardName, now.Add(-age))
+		if err != nil {
+			return err
+		}
+		s.metrics.pending.WithLabelValues(shardName, age.String()).Set(float64(n))
+		if age == 0 {
+			s.metrics.oldest.WithLabelValues(shardName).Set(ageOf(oldest, now).Seconds())
+		}
+	}
+	waiting, oldest, err := s.shards.InboxLag(ctx, shardName)
+	s.metrics.inbox.WithLabelValues(shardName).Set(float64(waiting))
+	s.metrics.inboxLag.WithLabelValues(shardName).Set(ageOf(oldest, now).Seconds())
 	return err
+}
+
+func ageOf(t, now time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return now.Sub(t)
 }
 
 // expireBatch is how many authorizations one round ends at most.

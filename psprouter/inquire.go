@@ -55,3 +55,8 @@ type Finding struct {
 func AbsentBecause(why string) Finding {
 	return Finding{Outcome: UnknownBecause(why), Absent: true}
 }
+
+// Confirmer is an adapter whose PSP wants to be handed what the buyer brought back from a redirect.
+type Confirmer interface {
+	Confirm(ctx context.Context, q Inquiry, details map[string]string) Outcome
+}

@@ -36,6 +36,9 @@ type Notice struct {
 	Operation string
 	// Outcome is what the notice says of that attempt.
 	Outcome Outcome
+	// CaptureImplied says that the PSP takes the money of an automatic payment by itself once it is authorized, so that
+	// this notice of an authorization is the notice of its capture as well.
+	CaptureImplied bool
 	// Reversed says that the PSP takes back a success that it told before (a failed capture, a returned refund).
 	Reversed bool
 	// Expired says that the PSP released an authorization by time.

@@ -193,6 +193,23 @@ func (c *Cluster) Ping(ctx context.Context) error {
 	return c.each(ctx, func(ctx context.Context, s *Shard) error { return s.Ping(ctx) })
 }
 
+// PingAny tells whether at least one shard answers: one shard without its database is no reason to turn the others'
+// payments away.
+func (c *Cluster) PingAny(ctx context.Context) error {
+	var errs []error
+	for _, s := range c.all() {
+		err := s.Ping(ctx)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, ErrUnavailable)...)
+}
+
+// ShardNames returns the shards of the map in order.
+func (c *Cluster) ShardNames() []string { return c.Map().Names() }
+
 // each runs f on every shard of the map at once and returns the first error.
 func (c *Cluster) each(ctx context.Context, f func(ctx context.Context, s *Shard) error) error {
 	shards := c.all()

@@ -40,6 +40,11 @@ FROM attempts a
 WHERE a.slot = ANY($1::INT8[]) AND a.status = 'PENDING' AND a.sent_at <= $2::TIMESTAMPTZ
 ORDER BY a.next_check_at LIMIT $3::INT8`
 
+	// sqlPendingCount counts them. It relies on attempts_due as well.
+	sqlPendingCount = `
+SELECT count(*), min(a.sent_at) FROM attempts a
+WHERE a.slot = ANY($1::INT8[]) AND a.status = 'PENDING' AND a.sent_at <= $2::TIMESTAMPTZ`
+
 	// sqlAttemptByRef finds our attempt by the PSP's reference. It relies on attempts_psp_ref.
 	sqlAttemptByRef = `
 SELECT a.attempt_id, a.payment_id, a.kind FROM attempts a
@@ -149,13 +154,9 @@ func (c *Cluster) PendingAttempts(ctx context.Context, shardName string, sentBef
 	if err != nil {
 		return nil, err
 	}
-	slots := make([]int64, queueSlots)
-	for n := range slots {
-		slots[n] = int64(n)
-	}
 	var out []PendingAttempt
 	err = s.read(ctx, "pending attempts", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sqlPendingAttempts, slots, sentBefore, limit)
+		rows, err := s.pool.Query(ctx, sqlPendingAttempts, allSlots(), sentBefore, limit)
 		if err != nil {
 			return err
 		}
@@ -166,6 +167,31 @@ func (c *Cluster) PendingAttempts(ctx context.Context, shardName string, sentBef
 		return nil, fmt.Errorf("shard %s: %w", shardName, err)
 	}
 	return out, nil
+}
+
+func allSlots() []int64 {
+	slots := make([]int64, queueSlots)
+	for n := range slots {
+		slots[n] = int64(n)
+	}
+	return slots
+}
+
+// PendingCount counts the attempts of one shard without an answer that were sent before a time, and tells when the oldest
+// was (zero: there is none).
+func (c *Cluster) PendingCount(ctx context.Context, shardName string, sentBefore time.Time) (n int64, oldest time.Time, err error) {
+	s, _, err := c.ownedBy(shardName)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	var since *time.Time
+	err = s.read(ctx, "pending count", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, sqlPendingCount, allSlots(), sentBefore).Scan(&n, &since)
+	})
+	if since != nil {
+		oldest = *since
+	}
+	return n, oldest, err
 }
 
 // AttemptRef names an attempt of ours.

@@ -9,7 +9,7 @@ func Statements() map[string]string {
 		"payments by order": sqlPaymentsByOrder, "entries": sqlEntries, "events": sqlEvents,
 		"seller balance": sqlSellerBalance, "house balance": sqlHouseBalance, "roll up": sqlRollUp,
 		"lease": sqlLease, "expired": sqlExpired, "place": sqlPlace,
-		"claim attempts": sqlClaimAttempts, "reschedule": sqlReschedule, "pending attempts": sqlPendingAttempts,
+		"claim attempts": sqlClaimAttempts, "reschedule": sqlReschedule, "pending attempts": sqlPendingAttempts, "pending count": sqlPendingCount,
 		"attempts by reference": sqlAttemptByRef, "payment of attempt": sqlPaymentOfAttempt,
 		"put inbox": sqlPutInbox, "claim inbox": sqlClaimInbox, "close inbox": sqlCloseInbox, "inbox": sqlInbox,
 		"inbox lag":         sqlInboxLag,

@@ -1,0 +1,239 @@
+package payment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"paygrid/psprouter"
+	"paygrid/shard"
+)
+
+// The resolver asks the PSPs about attempts that stayed without an answer. It never makes a new charge, and it never takes
+// silence for an answer: what nobody knows is asked again, for ever, and shown to people after a while.
+//
+// That the PSP has no record of a call is evidence only after its visibility window, and only twice in a row.
+const (
+	firstRecheck     = 30 * time.Second
+	longestRecheck   = 30 * time.Minute
+	absencesNeeded   = 2
+	checksUntilAlarm = 20
+	resolveBatch     = 100 // attempts claimed at a time
+	resolveParallel  = 16  // PSP calls at a time
+	resolveLease     = 2 * time.Minute
+	// resendWindow is how long an attempt that gives money back may be sent again under its own key at any PSP.
+	resendWindow = 20 * time.Hour
+)
+
+// ResolveOn asks about the attempts on one shard that are due, and returns how many it asked about.
+func (s *Service) ResolveOn(ctx context.Context, shardName, owner string) (int, error) {
+	now := s.now()
+	due, err := s.shards.ClaimAttempts(ctx, shardName, owner, now, now.Add(resolveLease), resolveBatch)
+	if err != nil {
+		return 0, err
+	}
+	var wg sync.WaitGroup
+	places := make(chan struct{}, resolveParallel)
+	errs := make(chan error, len(due))
+	for _, d := range due {
+		places <- struct{}{}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer func() { <-places }()
+			errs <- s.resolve(ctx, d, owner)
+		}()
+	}
+	wg.Wait()
+	close(errs)
+	var all []error
+	for err := range errs {
+		all = append(all, err)
+	}
+	return len(due), errors.Join(all...)
+}
+
+// resolve asks about one attempt and commits what it learns, or when to ask again.
+func (s *Service) resolve(ctx context.Context, d shard.Due, owner string) error {
+	snapshot, err := s.shards.Snapshot(ctx, d.PaymentID)
+	if err != nil {
+		return fmt.Errorf("attempt %s: %w", d.AttemptID, err)
+	}
+	a, ok := attemptOf(snapshot, d.AttemptID)
+	if !ok || a.Status != Pending {
+		return nil // answered meanwhile
+	}
+	finding := s.inquire(ctx, snapshot, a)
+	s.config.Pause(point("resolve", stepSent))
+	settled := definite(snapshot.Payment, finding.Outcome)
+	if finding.Absent && s.absenceProves(a, d) {
+		finding.Outcome, settled = psprouter.NotSentBecause("the PSP has no record of it, asked twice after its visibility window"), true
+	}
+	if !settled {
+		return s.recheck(ctx, a, d, owner, finding)
+	}
+	err = s.learned(ctx, a.PaymentID, a.ID, fact{outcome: finding.Outcome})
+	s.config.Pause(point("resolve", stepSettled))
+	if errors.Is(err, errClosed) {
+		return nil
+	}
+	if errors.Is(err, errEarly) {
+		return s.recheck(ctx, a, d, owner, finding)
+	}
+	return err
+}
+
+// definite tells whether an outcome of an inquiry settles anything. That an inquiry could not be sent says nothing about
+// the attempt, and a redirect that still waits is known.
+func definite(p shard.Payment, o psprouter.Outcome) bool {
+	switch o.Class() {
+	case psprouter.Approved, psprouter.Declined:
+		return true
+	case psprouter.ActionRequired:
+		return p.Status == AuthPending
+	}
+	return false
+}
+
+// absenceProves tells whether one more absence is the one that counts.
+func (s *Service) absenceProves(a shard.Attempt, d shard.Due) bool {
+	psp, ok := s.psps.ByName(a.PSP)
+	if !ok {
+		return false
+	}
+	return s.now().Sub(a.SentAt) >= visibility(psp) && d.Absent+1 >= absencesNeeded
+}
+
+func visibility(psp psprouter.PSP) time.Duration {
+	if inquirer, ok := psp.(psprouter.Inquirer); ok {
+		return inquirer.VisibilityWindow()
+	}
+	return 0
+}
+
+// recheck gives the attempt back with the time of its next check. Absences count only from the visibility window on; an
+// answer that is no absence ends their row.
+func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, owner string, f psprouter.Finding) error {
+	now := s.now()
+	r := shard.Recheck{AttemptID: a.ID, Owner: owner, NextAt: now.Add(backOff(d.Checks)), Detail: clip(f.Outcome.Reason), Absent: d.Absent,
+		Escalated: d.Escalated}
+	psp, known := s.psps.ByName(a.PSP)
+	switch {
+	case f.Absent && known && now.Sub(a.SentAt) >= visibility(psp):
+		r.Absent++
+	case f.Outcome.Class() != psprouter.Unknown:
+		r.Absent = 0
+	}
+	if d.Checks+1 >= checksUntilAlarm && !d.Escalated {
+		r.Escalated = true
+		s.metrics.escalated.WithLabelValues(a.PSP, a.Kind).Inc()
+		s.config.Log.ErrorContext(ctx, "an attempt has no answer after many checks; a person must look, and we go on asking", "psp", a.PSP,
+			"payment", a.PaymentID, "attempt", a.ID, "operation", a.Kind, "checks", d.Checks+1, "said", f.Outcome.Reason)
+	}
+	if f.Outcome.Alert {
+		s.report(ctx, a, f.Outcome)
+	}
+	err := s.shards.Reschedule(ctx, r)
+	if errors.Is(err, shard.ErrConflict) {
+		return nil // answered meanwhile, or another's by now
+	}
+	return err
+}
+
+// backOff is 30 s, 1, 2, 4, … 30 minutes, jittered over its upper quarter.
+func backOff(checks int32) time.Duration {
+	d := longestRecheck
+	if checks < 6 {
+		d = firstRecheck << checks
+	}
+	return d - rand.N(d/4)
+}
+
+// inquire asks the PSP. An attempt of our own that gives money back is sent again under its key while that is safe: it may
+// never have left.
+func (s *Service) inquire(ctx context.Context, snapshot shard.Snapshot, a shard.Attempt) psprouter.Finding {
+	p := snapshot.Payment
+	psp, ok := s.psps.ByName(a.PSP)
+	if !ok {
+		return psprouter.Finding{Outcome: psprouter.UnknownBecause("no PSP is named " + a.PSP)}
+	}
+	ref := paymentRef(snapshot, a)
+	if returns(a) != "" && s.now().Sub(a.SentAt) < resendWindow {
+		outcome, _ := s.call(ctx, psp, a.Kind, func(ctx context.Context) psprouter.Outcome { return giveBack(ctx, psp, p, a, ref) })
+		return psprouter.Finding{Outcome: outcome}
+	}
+	inquirer, ok := psp.(psprouter.Inquirer)
+	if !ok {
+		return psprouter.Finding{Outcome: psprouter.UnknownBecause("this PSP cannot be asked")}
+	}
+	var finding psprouter.Finding
+	s.call(ctx, psp, "INQUIRE_"+a.Kind, func(ctx context.Context) psprouter.Outcome {
+		finding = inquirer.Inquire(ctx, s.inquiry(snapshot, a, psp, ref))
+		return finding.Outcome
+	})
+	return finding
+}
+
+// paymentRef is the PSP's reference of the payment that an attempt belongs to. For one that gives a late success back it is
+// that success's own.
+func paymentRef(snapshot shard.Snapshot, a shard.Attempt) string {
+	if undone, ok := attemptOf(snapshot, returns(a)); ok && undone.Kind == AttemptAuthorize {
+		return undone.PSPRef
+	}
+	return snapshot.Payment.PSPRef
+}
+
+func giveBack(ctx context.Context, psp psprouter.PSP, p shard.Payment, a shard.Attempt, ref string) psprouter.Outcome {
+	amount, recovery := moneyOf(p, a.Amount), recoveryOf(p, "")
+	if a.Kind == AttemptVoid {
+		return psp.Void(ctx, psprouter.VoidRequest{Attempt: a.ID, PaymentRef: ref, Amount: amount, Recovery: recovery})
+	}
+	return psp.Refund(ctx, psprouter.RefundRequest{Attempt: a.ID, Refund: a.ID, PaymentRef: ref, Amount: amount, Recovery: recovery})
+}
+
+// inquiry is the attempt with all that its first request was made of.
+func (s *Service) inquiry(snapshot shard.Snapshot, a shard.Attempt, psp psprouter.PSP, ref string) psprouter.Inquiry {
+	p := snapshot.Payment
+	var method Method
+	if err := json.Unmarshal(p.Method, &method); err != nil {
+		method = Method{} // written by us; without it a re-send cannot be made, and the adapter says so
+	}
+	r, _ := refundOf(snapshot, a.ID)
+	if a.Kind == AttemptAuthorize && a.PSPRef != "" {
+		ref = a.PSPRef
+	}
+	return psprouter.Inquiry{Attempt: a.ID, Operation: a.Kind, Refund: r.ID, PaymentRef: ref, AttemptRef: a.PSPRef, Amount: moneyOf(p, a.Amount),
+		Authorized: p.Authorized, Captured: p.Captured, Final: p.Captured+a.Amount+p.Released == p.Authorized,
+		AutoCapture: CaptureMode(p.CaptureMode) == Automatic, Token: method.Tokens[psp.Name()], ReturnURL: p.ReturnURL, SentAt: a.SentAt,
+		Now: s.now(), Recovery: recoveryOf(p, a.ClientKey)}
+}
+
+// learned commits a fact about an attempt, deciding anew while others change the payment first. It returns errClosed for
+// what is known, errEarly for what must wait, and a *TransitionError for what does not fit.
+func (s *Service) learned(ctx context.Context, paymentID, attemptID string, f fact) error {
+	for range maxRaces {
+		snapshot, err := s.shards.Snapshot(ctx, paymentID)
+		if err != nil {
+			return err
+		}
+		var posted []shard.PostedEntry
+		if f.reversed {
+			if posted, err = s.shards.Entries(ctx, paymentID); err != nil {
+				return err
+			}
+		}
+		change, _, err := learn(snapshot, posted, attemptID, f, s.now(), s.config.AuthorizationLifetime)
+		if err != nil {
+			return err
+		}
+		if err = s.shards.Apply(ctx, change); !errors.Is(err, shard.ErrConflict) {
+			return err
+		}
+		s.metrics.races.WithLabelValues("learn").Inc()
+	}
+	return shard.ErrConflict
+}

@@ -1,0 +1,42 @@
+package payment
+
+import (
+	"context"
+	"time"
+
+	"paygrid/shard"
+)
+
+// Store is what the commands and workers ask of the shards. It has two implementations: shard.Cluster on real databases,
+// and the in-memory specification that simulations run on; a differential test holds them equal. Each method's contract
+// stands on shard.Cluster's.
+type Store interface {
+	Begin(ctx context.Context, o shard.Opening) error
+	Apply(ctx context.Context, c shard.Change) error
+
+	Find(ctx context.Context, paymentID string, ref shard.KeyRef) (shard.Found, error)
+	Snapshot(ctx context.Context, paymentID string) (shard.Snapshot, error)
+	OpeningKey(ctx context.Context, clientID, key string) (*shard.Key, error)
+	PaymentsOfOrder(ctx context.Context, clientID, orderID string) ([]shard.Payment, error)
+	Entries(ctx context.Context, paymentID string) ([]shard.PostedEntry, error)
+	PaymentOfAttempt(ctx context.Context, attemptID string) (string, error)
+	AttemptsByRef(ctx context.Context, psp, reference string) ([]shard.AttemptRef, error)
+
+	ShardNames() []string
+	Lease(ctx context.Context, shardName, name, owner string, ttl time.Duration) (token int64, held bool, err error)
+	RollUp(ctx context.Context, shardName string) (int, error)
+	Expired(ctx context.Context, shardName string, at time.Time, limit int) ([]string, error)
+	ClaimAttempts(ctx context.Context, shardName, owner string, now, until time.Time, limit int) ([]shard.Due, error)
+	Reschedule(ctx context.Context, r shard.Recheck) error
+
+	PendingCount(ctx context.Context, shardName string, sentBefore time.Time) (n int64, oldest time.Time, err error)
+
+	PutInbox(ctx context.Context, item shard.InboxItem, at time.Time) (bool, error)
+	ClaimInbox(ctx context.Context, shardName, owner string, now, until time.Time, limit int) ([]shard.InboxItem, error)
+	CloseInbox(ctx context.Context, item shard.InboxItem, end shard.InboxEnd) error
+	InboxLag(ctx context.Context, shardName string) (waiting int64, oldest time.Time, err error)
+
+	PingAny(ctx context.Context) error
+}
+
+var _ Store = (*shard.Cluster)(nil)
