@@ -1,11 +1,13 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +24,9 @@ const Name = "stripe"
 // DefaultTimeout bounds one call when Config.Timeout is zero. Stripe's own advice is 80 s; the buyer does not wait that long,
 // and a call that takes longer is resolved later by looking it up.
 const DefaultTimeout = 20 * time.Second
+
+// DefaultVisibilityWindow is Config.VisibilityWindow when that is zero.
+const DefaultVisibilityWindow = 15 * time.Minute
 
 // maxKeyBytes is Stripe's limit of an idempotency key.
 const maxKeyBytes = 255
@@ -43,6 +48,14 @@ type Config struct {
 	// documents no such marker, so it must be "" (never) there; a gateway or simulator that makes the promise has its name
 	// here. Without the promise every 503 is Unknown.
 	NotProcessedHeader string
+	// WebhookSecrets check webhooks, each the whole text "whsec_…". Several are valid at once while a secret is changed.
+	// Without any, every webhook is refused.
+	WebhookSecrets []string
+	// Live tells which notices are ours: those of the live or of the test mode.
+	Live bool
+	// VisibilityWindow is how long a call's absence proves nothing: search lags behind by up to that. 0 means
+	// DefaultVisibilityWindow.
+	VisibilityWindow time.Duration
 	// Transport carries the requests; nil means a new http.Transport that keeps connections alive. A transport that does
 	// not report to httptrace as http.Transport does can never prove that nothing was sent: its failures are Unknown.
 	Transport http.RoundTripper
@@ -63,9 +76,16 @@ type Adapter struct {
 	several bool
 	units   units
 	judge   judge
+	secrets [][]byte // of webhooks
+	live    bool
+	window  time.Duration
 }
 
-var _ psprouter.PSP = (*Adapter)(nil)
+var (
+	_ psprouter.PSP           = (*Adapter)(nil)
+	_ psprouter.Inquirer      = (*Adapter)(nil)
+	_ psprouter.WebhookReader = (*Adapter)(nil)
+)
 
 // New returns an adapter, or a *ConfigError. It makes no call.
 func New(cfg Config) (*Adapter, error) {
@@ -77,10 +97,13 @@ func New(cfg Config) (*Adapter, error) {
 	return &Adapter{
 		client:  newClient(cfg, client),
 		http:    client,
-		timeout: orDefault(cfg.Timeout),
+		timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 		several: cfg.SeveralCaptures,
 		units:   u,
 		judge:   judge{notProcessedHeader: cfg.NotProcessedHeader},
+		secrets: bytesOf(cfg.WebhookSecrets),
+		live:    cfg.Live,
+		window:  cmp.Or(cfg.VisibilityWindow, DefaultVisibilityWindow),
 	}, nil
 }
 
@@ -95,14 +118,21 @@ func (cfg Config) check() error {
 	if cfg.Timeout < 0 {
 		return &ConfigError{"Timeout", "give a positive duration, or 0 for the default"}
 	}
+	if cfg.VisibilityWindow < 0 {
+		return &ConfigError{"VisibilityWindow", "give a positive duration, or 0 for the default"}
+	}
+	if slices.ContainsFunc(cfg.WebhookSecrets, func(s string) bool { return strings.TrimSpace(s) == "" }) {
+		return &ConfigError{"WebhookSecrets", "give each endpoint's whole secret, whsec_…, and no empty one: it would sign for everybody"}
+	}
 	return nil
 }
 
-func orDefault(timeout time.Duration) time.Duration {
-	if timeout == 0 {
-		return DefaultTimeout
+func bytesOf(texts []string) [][]byte {
+	var all [][]byte
+	for _, text := range texts {
+		all = append(all, []byte(text))
 	}
-	return timeout
+	return all
 }
 
 // newClient sets everything by which stripe-go would do more than one plain request: retries, redirects, telemetry, logs.

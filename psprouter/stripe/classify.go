@@ -243,6 +243,11 @@ func (j judge) refund(a answer, refund *stripego.Refund, want askedRefund) pspro
 	if refund == nil || refund.Object != "refund" || refund.ID == "" {
 		return psprouter.UnknownBecause("the answer is not a refund")
 	}
+	return refundStatus(refund, want)
+}
+
+// refundStatus judges a refund that was answered or looked up.
+func refundStatus(refund *stripego.Refund, want askedRefund) psprouter.Outcome {
 	if why := refundMismatch(refund, want); why != "" {
 		return contradiction(refund.ID, why)
 	}

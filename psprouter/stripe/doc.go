@@ -13,6 +13,12 @@
 // first send of its attempt: on a re-send a 429, 401 or 400 says nothing about the first request, so a resolver that
 // sends again must not use these methods' NotSent and Declined.
 //
+// Inquire looks up instead (GET alone, inquire.go and found.go): a known payment by its ID, an unknown one by search for our
+// attempt and by the list of its time window, a refund among its payment's refunds.
+//
+// Webhooks are checked over their bytes (webhook.go) and read by a table of event types (notice.go). The metadata of a
+// payment name the authorization's attempt, so a capture's notice takes capture_attempt and a void's the key of its request.
+//
 // What happens on failure: no connection at all is NotSent; a request that may have left and has no readable answer is
 // Unknown; an answer that does not fit the question is Unknown with Alert.
 //

@@ -1,0 +1,212 @@
+package stripe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	stripego "github.com/stripe/stripe-go/v82"
+
+	"paygrid/psprouter"
+)
+
+// Limits of a look-up.
+const (
+	maxListed   = 10_000      // objects of a time window or a payment; beyond it nothing is known
+	pageSize    = 100         // Stripe's largest page
+	clockMargin = time.Minute // between our clock and Stripe's, both ways
+)
+
+// errTooMany ends a list that is too long to be read.
+var errTooMany = fmt.Errorf("more than %d objects in the list", maxListed)
+
+// VisibilityWindow is how long after a call its absence proves nothing.
+func (a *Adapter) VisibilityWindow() time.Duration { return a.window }
+
+// Inquire looks a call up; it sends no POST. A known payment is read by its ID, which is consistent. An authorization
+// without one is searched by our attempt, which lags, and then listed by the time of its creation, which does not: only
+// both together say Absent. Whatever goes wrong with a look-up is Unknown: it says nothing of the call that it asks about.
+func (a *Adapter) Inquire(ctx context.Context, q psprouter.Inquiry) psprouter.Finding {
+	want, err := a.askedBy(q)
+	if err != nil {
+		return notFound(err.Error())
+	}
+	ref := q.PaymentRef
+	if ref == "" && q.Operation == psprouter.OpAuthorize {
+		ref = q.AttemptRef
+	}
+	switch {
+	case q.Operation == psprouter.OpAuthorize && ref == "":
+		return a.search(ctx, q, want)
+	case ref == "":
+		return notFound("the payment's reference is not known")
+	case q.Operation == psprouter.OpRefund:
+		return a.findRefund(ctx, q, want)
+	}
+	intent, err := a.retrieve(ctx, ref)
+	if err != nil {
+		return notFound(err.Error())
+	}
+	return judgeIntent(intent, ref, q, want)
+}
+
+func notFound(why string) psprouter.Finding {
+	return psprouter.Finding{Outcome: psprouter.UnknownBecause(why)}
+}
+
+// wanted is an inquiry's amounts in Stripe's unit.
+type wanted struct {
+	amount, authorized, before int64
+	currency                   string
+}
+
+func (a *Adapter) askedBy(q psprouter.Inquiry) (wanted, error) {
+	w := wanted{currency: wireCurrency(q.Amount)}
+	var err, err2, err3 error
+	w.amount, err = a.units.toStripe(q.Amount)
+	if q.Operation == psprouter.OpCapture {
+		whole, before := q.Amount, q.Amount
+		whole.Minor, before.Minor = q.Authorized, q.Captured
+		w.authorized, err2 = a.units.toStripe(whole)
+		w.before, err3 = a.units.toStripe(before)
+	}
+	return w, errors.Join(err, err2, err3)
+}
+
+func (a *Adapter) retrieve(ctx context.Context, ref string) (*stripego.PaymentIntent, error) {
+	var intent *stripego.PaymentIntent
+	err := a.lookUp(ctx, func(ctx context.Context) (err error) {
+		intent, err = a.client.V1PaymentIntents.Retrieve(ctx, ref, &stripego.PaymentIntentRetrieveParams{
+			Expand: stripego.StringSlice([]string{"latest_charge"}),
+		})
+		return err
+	})
+	return intent, err
+}
+
+// lookUp makes one look-up and turns everything but a readable 200 into an error.
+func (a *Adapter) lookUp(ctx context.Context, call func(context.Context) error) error {
+	var failed error
+	seen := a.do(ctx, func(ctx context.Context) error {
+		failed = call(ctx)
+		return failed
+	})
+	switch {
+	case seen.unsent != "":
+		return errors.New(seen.unsent)
+	case errors.Is(failed, errTooMany):
+		return failed
+	case seen.fault != nil:
+		return fmt.Errorf("the look-up was answered with %s", unrecognised(seen).Reason)
+	case failed != nil:
+		return fmt.Errorf("the look-up has no readable answer: %w", failed)
+	case seen.status != http.StatusOK:
+		return fmt.Errorf("the look-up was answered with status %d", seen.status)
+	}
+	return nil
+}
+
+// search finds an authorization by our attempt alone. A payment that search knows is read again by its ID, since what
+// search shows of it may be old.
+func (a *Adapter) search(ctx context.Context, q psprouter.Inquiry, want wanted) psprouter.Finding {
+	if q.SentAt.IsZero() {
+		return notFound("when the request was sent is not known: there is no time window to list")
+	}
+	searched, searchFailed := a.gather(ctx, q.Attempt, func(ctx context.Context) stripego.Seq2[*stripego.PaymentIntent, error] {
+		p := &stripego.PaymentIntentSearchParams{}
+		p.Query = fmt.Sprintf("metadata[%q]:%q", metaAttempt, q.Attempt)
+		p.Limit = stripego.Int64(pageSize)
+		return a.client.V1PaymentIntents.Search(ctx, p)
+	})
+	if searchFailed == nil && len(searched) == 1 {
+		return a.again(ctx, searched[0].ID, q, want)
+	}
+	listed, listFailed := a.gather(ctx, q.Attempt, func(ctx context.Context) stripego.Seq2[*stripego.PaymentIntent, error] {
+		return a.client.V1PaymentIntents.List(ctx, createdAround(q.SentAt, a.timeout))
+	})
+	switch {
+	case max(len(searched), len(listed)) > 1:
+		out := psprouter.Contradiction(fmt.Sprintf("%d payments of one attempt", max(len(searched), len(listed))))
+		return psprouter.Finding{Outcome: out}
+	case len(listed) == 1:
+		return a.again(ctx, listed[0].ID, q, want)
+	case searchFailed != nil || listFailed != nil:
+		return notFound(errors.Join(searchFailed, listFailed).Error())
+	}
+	return psprouter.AbsentBecause("neither search nor the list of that time knows the attempt")
+}
+
+func (a *Adapter) again(ctx context.Context, ref string, q psprouter.Inquiry, want wanted) psprouter.Finding {
+	intent, err := a.retrieve(ctx, ref)
+	if err != nil {
+		return notFound(err.Error())
+	}
+	return judgeIntent(intent, ref, q, want)
+}
+
+// gather reads a list to its end and keeps the payments of attempt.
+func (a *Adapter) gather(ctx context.Context, attempt string,
+	list func(context.Context) stripego.Seq2[*stripego.PaymentIntent, error],
+) (found []*stripego.PaymentIntent, err error) {
+	err = a.lookUp(ctx, func(ctx context.Context) error {
+		n := 0
+		for intent, err := range list(ctx) {
+			if err != nil {
+				return err
+			}
+			if n++; n > maxListed {
+				return errTooMany
+			}
+			if intent.Metadata[metaAttempt] == attempt {
+				found = append(found, intent)
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// createdAround asks for the payments that a request sent at that moment may have created.
+func createdAround(sent time.Time, timeout time.Duration) *stripego.PaymentIntentListParams {
+	p := &stripego.PaymentIntentListParams{CreatedRange: &stripego.RangeQueryParams{
+		GreaterThanOrEqual: sent.Add(-clockMargin).Unix(),
+		LesserThanOrEqual:  sent.Add(timeout+clockMargin).Unix() + 1,
+	}}
+	p.Limit = stripego.Int64(pageSize)
+	return p
+}
+
+// findRefund lists the payment's refunds, which is consistent, and looks for our attempt.
+func (a *Adapter) findRefund(ctx context.Context, q psprouter.Inquiry, want wanted) psprouter.Finding {
+	var found []*stripego.Refund
+	err := a.lookUp(ctx, func(ctx context.Context) error {
+		p := &stripego.RefundListParams{PaymentIntent: stripego.String(q.PaymentRef)}
+		p.Limit = stripego.Int64(pageSize)
+		n := 0
+		for refund, err := range a.client.V1Refunds.List(ctx, p) {
+			if err != nil {
+				return err
+			}
+			if n++; n > maxListed {
+				return errTooMany
+			}
+			if refund.Metadata[metaAttempt] == q.Attempt {
+				found = append(found, refund)
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return notFound(err.Error())
+	case len(found) == 0:
+		return psprouter.AbsentBecause("none of the payment's refunds is of this attempt")
+	case len(found) > 1:
+		return psprouter.Finding{Outcome: psprouter.Contradiction(fmt.Sprintf("%d refunds of one attempt", len(found)))}
+	}
+	return psprouter.Finding{Outcome: refundStatus(found[0], askedRefund{
+		attempt: q.Attempt, intent: q.PaymentRef, amount: want.amount, currency: want.currency,
+	})}
+}
