@@ -84,9 +84,16 @@ func returns(a shard.Attempt) string {
 	return id
 }
 
+// What the detail of an attempt begins with whose end was told anew: its key's stored answer still says the first one.
+const (
+	latePrefix   = "late success: "
+	returnedText = "taken back by the PSP"
+)
+
 // late decides on a success that came after the attempt was closed as failed.
 func late(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, at time.Time) (shard.Change, Answer, error) {
 	p := s.Payment
+	o.Reason = latePrefix + o.Reason
 	switch a.Kind {
 	case AttemptAuthorize:
 		return lateSuccess(p, a, o, at, o.Captured)
@@ -333,7 +340,7 @@ func (m *move) mirrors(entry ledger.Entry, kind ledger.EntryKind, source, reason
 
 // tellsReturned records on an attempt that its success was taken back.
 func (m *move) tellsReturned(a shard.Attempt) {
-	a.Status, a.Detail, a.UpdatedAt = FailedEnd, "taken back by the PSP", m.change.At
+	a.Status, a.Detail, a.UpdatedAt = FailedEnd, returnedText, m.change.At
 	m.change.Attempts = append(m.change.Attempts, a)
 	m.attempt = &m.change.Attempts[len(m.change.Attempts)-1]
 }
