@@ -123,9 +123,15 @@ func expired(p shard.Payment, at time.Time) bool {
 
 // captureBusy refuses a capture while another is under way. One that the PSP has not answered yet counts as taken, so that
 // of two at once the second hears what is left beside the first; one whose answer was lost puts the rest in doubt.
-func captureBusy(s shard.Snapshot, c CaptureCommand, left int64) *Error {
+//
+// A payment that waits for a capture of which no row is pending was read while that capture ended: shard.ErrConflict asks
+// to read again.
+func captureBusy(s shard.Snapshot, c CaptureCommand, left int64) error {
 	other, found := pendingOf(s, AttemptCapture)
-	if found && other.Outcome == "" && c.Amount != nil && c.Amount.Minor > left-other.Amount {
+	if !found {
+		return fmt.Errorf("payment %s: %w", s.Payment.ID, shard.ErrConflict)
+	}
+	if other.Outcome == "" && c.Amount != nil && c.Amount.Minor > left-other.Amount {
 		return captureExceeds(left - other.Amount)
 	}
 	return &Error{Code: CodeCaptureInDoubt, Detail: "another capture of this payment has no known outcome yet", Reference: other.ID,

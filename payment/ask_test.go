@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"errors"
 	"math"
 	"reflect"
 	"testing"
@@ -155,6 +156,20 @@ func TestCaptureInFlightAndInDoubt(t *testing.T) {
 	b.mustSettle(t, first, psprouter.UnknownBecause("reset"))
 	_, err = b.capture(t, eur(6000), true)
 	wantError(t, err, CodeCaptureInDoubt, "", -1)
+}
+
+// A payment that waits for a capture of which no row is pending was read in two halves: nobody is refused on that.
+func TestHalfReadPaymentIsReadAgain(t *testing.T) {
+	b := in(t, CapturePending)
+	after := in(t, CapturePending)
+	after.mustSettle(t, after.Attempts[1].ID, psprouter.ApprovedAs("pi_1"))
+	b.Attempts = after.Attempts
+	if _, err := b.capture(t, eur(6000), true); !errors.Is(err, shard.ErrConflict) {
+		t.Errorf("capture: %v", err)
+	}
+	if _, err := b.void(t); !errors.Is(err, shard.ErrConflict) {
+		t.Errorf("void: %v", err)
+	}
 }
 
 // C018 (a): what can be refunded is what was captured, not what was authorized.
