@@ -2,6 +2,7 @@ package payment
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,10 +24,11 @@ func (s *Service) Authorize(ctx context.Context, c AuthorizeCommand) (Answer, er
 }
 
 func (s *Service) authorize(ctx context.Context, c AuthorizeCommand) (Answer, error) {
-	choice, err := s.psps.Choose(c.Method.Tokens, c.Amount)
+	choice, err := s.psps.Choose(wishOf(c))
 	if err != nil {
 		return s.replayOr(ctx, c, routeError(err))
 	}
+	defer choice.Done(psprouter.NotAsked("no call was made")) // the first Done counts
 	s.config.Pause(point("authorize", stepBegun))
 	o, err := open(c, choice, s.now(), s.config.CheckAfter)
 	if err != nil {
@@ -44,12 +46,19 @@ func (s *Service) authorize(ctx context.Context, c AuthorizeCommand) (Answer, er
 		return choice.PSP.Authorize(ctx, psprouter.AuthorizeRequest{Attempt: o.Attempt.ID, Amount: c.Amount, Token: choice.Token,
 			AutoCapture: c.CaptureMode == Automatic, ReturnURL: c.ReturnURL, Recovery: recoveryOf(o.Payment, c.Key)})
 	})
+	choice.Done(outcome)
 	s.config.Pause(point("authorize", stepSent))
 	snapshot := shard.Snapshot{Payment: o.Payment, Attempts: []shard.Attempt{o.Attempt}}
 	answer, err := s.conclude(ctx, "authorize", snapshot, o.Attempt, o.Key.KeyRef, outcome)
 	answer.PSPTime = took
 	s.config.Pause(point("authorize", stepSettled))
 	return answer, err
+}
+
+// wishOf is what the choice of a PSP depends on. Hashing client and key makes a repeated call choose alike.
+func wishOf(c AuthorizeCommand) psprouter.Wish {
+	h := hash("route", c.Client, c.Key)
+	return psprouter.Wish{Tokens: c.Method.Tokens, Amount: c.Amount, Country: c.Method.Country, Sticky: binary.BigEndian.Uint64(h[:])}
 }
 
 // replayOr answers a key that was used before, or returns otherwise if it was not.

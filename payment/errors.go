@@ -49,6 +49,9 @@ const (
 	CodeBusy Code = "PAYMENT_BUSY"
 	// CodeUnavailable: the payment's shard cannot be reached; nothing was charged.
 	CodeUnavailable Code = "SHARD_UNAVAILABLE"
+	// CodePSPUnavailable: no PSP that could take the call can be asked now (breakers, rate limits, drained by an operator);
+	// none was asked.
+	CodePSPUnavailable Code = "PSP_UNAVAILABLE"
 )
 
 // Error is a refused command. Nothing was written and no PSP was called.

@@ -72,15 +72,23 @@ func (s *Service) later(ctx context.Context, l later) (Answer, error) {
 	if err != nil || replayed != nil {
 		return orZero(replayed), err
 	}
+	defer psp.done(psprouter.NotAsked("no call was made")) // the first done counts
 	s.config.Pause(point(l.route, stepCommitted))
 	outcome, took := s.call(ctx, psp, a.attempt.Kind, func(ctx context.Context) psprouter.Outcome {
-		return l.send(ctx, psp, a, before.Payment)
+		return l.send(ctx, psp.PSP, a, before.Payment)
 	})
+	psp.done(outcome)
 	s.config.Pause(point(l.route, stepSent))
 	answer, err := s.conclude(ctx, l.route, a.snapshot(before), a.attempt, l.ref(), outcome)
 	answer.PSPTime = took
 	s.config.Pause(point(l.route, stepSettled))
 	return answer, err
+}
+
+// permitted is a PSP that may be called once; done ends the permission.
+type permitted struct {
+	psprouter.PSP
+	done func(psprouter.Outcome)
 }
 
 func (l later) ref() shard.KeyRef {
@@ -96,43 +104,51 @@ func orZero(a *Answer) Answer {
 
 // commitIntent reads the payment, decides, and commits what is about to be sent, again while others change the payment
 // first. It returns the answer instead if the key was used before.
-func (s *Service) commitIntent(ctx context.Context, l later) (before shard.Snapshot, a asked, psp psprouter.PSP, replayed *Answer, err error) {
+func (s *Service) commitIntent(ctx context.Context, l later) (before shard.Snapshot, a asked, psp permitted, replayed *Answer, err error) {
 	for range maxRaces {
 		found, err := s.shards.Find(ctx, l.paymentID, l.ref())
 		if errors.Is(err, shard.ErrNotFound) {
-			return before, a, nil, nil, notFound(l.paymentID)
+			return before, a, psp, nil, notFound(l.paymentID)
 		}
 		if err != nil {
-			return before, a, nil, nil, unavailable(err)
+			return before, a, psp, nil, unavailable(err)
 		}
 		if found.Key != nil {
 			answer, err := s.replay(ctx, *found.Key, l.meaning)
-			return before, a, nil, &answer, err
+			return before, a, psp, &answer, err
 		}
 		if found.Missing || found.Payment.ClientID != l.client {
-			return before, a, nil, nil, notFound(l.paymentID)
+			return before, a, psp, nil, notFound(l.paymentID)
 		}
-		psp, ok := s.psps.ByName(found.Payment.PSP)
+		adapter, ok := s.psps.ByName(found.Payment.PSP)
 		if !ok {
-			return before, a, nil, nil, fmt.Errorf("payment %s: no PSP is named %q here", l.paymentID, found.Payment.PSP)
+			return before, a, psp, nil, fmt.Errorf("payment %s: no PSP is named %q here", l.paymentID, found.Payment.PSP)
 		}
-		a, err = l.ask(found.Snapshot, psp, s.now())
+		a, err = l.ask(found.Snapshot, adapter, s.now())
+		if errors.Is(err, shard.ErrConflict) { // read in two halves: see captureBusy
+			s.metrics.races.WithLabelValues(l.route).Inc()
+			continue
+		}
 		if err != nil {
-			return before, a, nil, nil, err
+			return before, a, psp, nil, err
 		}
-		if err := psp.Supports(moneyOf(found.Payment, a.attempt.Amount)); err != nil {
-			return before, a, nil, nil, routeError(err)
+		if err := adapter.Supports(moneyOf(found.Payment, a.attempt.Amount)); err != nil {
+			return before, a, psp, nil, routeError(err)
+		}
+		if psp.PSP, psp.done, err = s.psps.Permit(adapter.Name(), a.attempt.Kind); err != nil {
+			return before, a, psp, nil, routeError(err)
 		}
 		err = s.shards.Apply(ctx, a.change)
 		if err == nil {
 			return found.Snapshot, a, psp, nil, nil
 		}
+		psp.done(psprouter.NotAsked("the intent was not committed"))
 		if !errors.Is(err, shard.ErrConflict) {
-			return before, a, nil, nil, unavailable(err)
+			return before, a, psp, nil, unavailable(err)
 		}
 		s.metrics.races.WithLabelValues(l.route).Inc()
 	}
-	return before, a, nil, nil, busy()
+	return before, a, psp, nil, busy()
 }
 
 func busy() *Error {

@@ -48,7 +48,7 @@ func TestChoose(t *testing.T) {
 		{name: "a PSP that is not ours", tokens: map[string]string{"paypal": "p"}, minor: 20, noPSP: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := r.Choose(c.tokens, ledger.Money{Minor: c.minor, Currency: "EUR"})
+			got, err := r.Choose(Wish{Tokens: c.tokens, Amount: ledger.Money{Minor: c.minor, Currency: "EUR"}})
 			var amount *AmountError
 			switch {
 			case c.noPSP:

@@ -35,6 +35,7 @@ func (c Class) String() string {
 // Outcome is Unknown.
 type Outcome struct {
 	class Class
+	ours  bool // the class is our own doing and says nothing of the PSP's health
 
 	// Reference is the PSP's ID of the payment (authorize) or of the modification (capture, void, refund); may be
 	// empty unless Approved, Accepted or ActionRequired.
@@ -62,6 +63,10 @@ func (o Outcome) Class() Class { return o.class }
 // UnknownBecause returns an Unknown outcome; why is for people.
 func UnknownBecause(why string) Outcome { return Outcome{Reason: why} }
 
+// UnknownByUs returns an Unknown outcome that says nothing of the PSP's health: our caller gave up, or an earlier request
+// of ours under the same key is still under way there.
+func UnknownByUs(why string) Outcome { return Outcome{Reason: why, ours: true} }
+
 // Contradiction returns an Unknown outcome that asks for a person's eyes: the answer does not fit the question.
 func Contradiction(why string) Outcome { return Outcome{Reason: why, Alert: true} }
 
@@ -87,4 +92,20 @@ func NotSentBecause(why string) Outcome { return Outcome{class: NotSent, Reason:
 // RejectedWith returns a NotSent outcome for a request that the PSP refused before doing anything: it must change first.
 func RejectedWith(code, why string) Outcome {
 	return Outcome{class: NotSent, Code: code, Reason: why, Rejected: true}
+}
+
+// NotAsked returns a NotSent outcome for a call that we ourselves did not make: our limiter, a breaker, a race that was
+// lost before the call.
+func NotAsked(why string) Outcome { return Outcome{class: NotSent, Reason: why, ours: true} }
+
+// NotSentProof is the right to try a payment at another PSP. Only NotSent makes one; the zero value proves nothing.
+type NotSentProof struct{ proven bool }
+
+// NotSent returns the proof that nothing happened at the PSP and that another may be asked. No other class gives one, nor
+// does a rejection: what one PSP calls malformed is ours to mend, not another's to try.
+func (o Outcome) NotSent() (NotSentProof, bool) {
+	if o.class != NotSent || o.Rejected {
+		return NotSentProof{}, false
+	}
+	return NotSentProof{proven: true}, true
 }
