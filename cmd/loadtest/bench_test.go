@@ -201,7 +201,7 @@ func TestMedian(t *testing.T) {
 
 // fixed is a sample of one second.
 func fixed(variant, sellers string, payments int64) sample {
-	return sample{cell: cell{variant, ratioCallers, sellers}, elapsed: time.Second, steps: 4 * payments, payments: payments}
+	return sample{cell: cell{variant, ratioCallers, sellers}, elapsed: time.Second, steps: 4 * payments, perPayment: 4}
 }
 
 func TestRatioLine(t *testing.T) {
@@ -243,9 +243,9 @@ func TestParseProcess(t *testing.T) {
 // TestRaceStops: callers stop when the payments are used up or one fails, and only whole payments count as paid.
 func TestRaceStops(t *testing.T) {
 	jobs := make([]job, 30)
-	v := &variant{pay: func(_ context.Context, _ job, step func()) error { step(); step(); return nil }}
+	v := &variant{steps: 2, pay: func(_ context.Context, _ job, step func()) error { step(); step(); return nil }}
 	s, err := race(t.Context(), v, cell{callers: 4}, jobs, time.Minute)
-	if err != nil || s.payments != 30 || s.steps != 60 || v.paid != 30 {
+	if err != nil || s.perPayment != 2 || s.steps != 60 || v.paid != 30 {
 		t.Errorf("%+v, paid %d: %v", s, v.paid, err)
 	}
 	v.pay = func(context.Context, job, func()) error { return fmt.Errorf("refused") }

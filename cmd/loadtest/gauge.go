@@ -127,10 +127,8 @@ func (r reading) since(before reading, s sample) usage {
 	}
 	if s.steps > 0 {
 		u.cpuPerStep = (u.database + u.own) * 1e6 / s.stepsPerSecond()
-	}
-	if s.payments > 0 {
 		// The log holds what came after the window too; scaled to the window it is what its payments cost.
-		u.walPerPayment = float64(r.walBytes-before.walBytes) / seconds * s.elapsed.Seconds() / float64(s.payments)
+		u.walPerPayment = float64(r.walBytes-before.walBytes) / seconds / s.paymentsPerSecond()
 	}
 	return u
 }
