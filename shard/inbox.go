@@ -40,12 +40,13 @@ RETURNING webhook_inbox.bucket, webhook_inbox.psp, webhook_inbox.event_id, webho
     webhook_inbox.reference, webhook_inbox.original, webhook_inbox.raw, webhook_inbox.state, webhook_inbox.reason,
     webhook_inbox.tries, webhook_inbox.received_at, webhook_inbox.next_try_at`
 
-	// sqlCloseInbox says what became of a claimed notice. It relies on the primary key.
+	// sqlCloseInbox says what became of a claimed notice. It relies on the primary key; IS TRUE keeps a plan
+	// made while nothing waits from walking webhook_inbox_due instead.
 	sqlCloseInbox = `
 UPDATE webhook_inbox SET state = $5::TEXT, reason = $6::TEXT, next_try_at = $7::TIMESTAMPTZ, updated_at = $8::TIMESTAMPTZ,
     tries = webhook_inbox.tries + 1, lease_owner = '', lease_until = NULL
 WHERE webhook_inbox.bucket = $1::INT4 AND webhook_inbox.psp = $2::TEXT AND webhook_inbox.event_id = $3::TEXT
-    AND webhook_inbox.lease_owner = $4::TEXT AND webhook_inbox.state IN ('NEW', 'UNMATCHED')
+    AND webhook_inbox.lease_owner = $4::TEXT AND (webhook_inbox.state IN ('NEW', 'UNMATCHED')) IS TRUE
 RETURNING webhook_inbox.event_id`
 
 	// sqlInbox lists the notices in one of the states that people look at. It relies on webhook_inbox_state.
