@@ -164,7 +164,7 @@ func (a *Adapter) Refund(ctx context.Context, r psprouter.RefundRequest) psprout
 }
 
 func (a *Adapter) authorize(ctx context.Context, r psprouter.AuthorizeRequest, s send) psprouter.Outcome {
-	value, err := a.units.To(r.Amount)
+	value, err := a.units.Positive(r.Amount)
 	if out, bad := refuseUnsent(err, r.Attempt, r.Token); bad {
 		return out
 	}
@@ -194,7 +194,7 @@ func (a *Adapter) modify(ctx context.Context, kind, attempt, payment string, mon
 	var err error
 	if money != nil {
 		body.Amount = &amount{Currency: string(money.Currency)}
-		body.Amount.Value, err = a.units.To(*money)
+		body.Amount.Value, err = a.units.Positive(*money)
 	}
 	if out, bad := refuseUnsent(err, attempt, payment); bad {
 		return out

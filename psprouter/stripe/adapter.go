@@ -71,6 +71,8 @@ func (e *ConfigError) Error() string { return "stripe config: " + e.Field + ": "
 // Adapter is the psprouter.PSP of one Stripe account. It holds connections but no state, and is safe for concurrent use.
 type Adapter struct {
 	client  *stripego.Client
+	backend stripego.Backend // the client's own, for lists
+	key     string
 	http    *http.Client
 	timeout time.Duration
 	several bool
@@ -93,9 +95,12 @@ func New(cfg Config) (*Adapter, error) {
 		return nil, err
 	}
 	client := wire.NewClient(cfg.Transport)
+	backends := newBackends(cfg, client)
 	u := units{allowUGX: cfg.AllowUGX}
 	return &Adapter{
-		client:  newClient(cfg, client),
+		client:  stripego.NewClient(cfg.SecretKey, stripego.WithBackends(backends)),
+		backend: backends.API,
+		key:     cfg.SecretKey,
 		http:    client,
 		timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 		several: cfg.SeveralCaptures,
@@ -135,15 +140,15 @@ func bytesOf(texts []string) [][]byte {
 	return all
 }
 
-// newClient sets everything by which stripe-go would do more than one plain request: retries, redirects, telemetry, logs.
-func newClient(cfg Config, client *http.Client) *stripego.Client {
-	return stripego.NewClient(cfg.SecretKey, stripego.WithBackends(stripego.NewBackendsWithConfig(&stripego.BackendConfig{
+// newBackends sets everything by which stripe-go would do more than one plain request: retries, redirects, telemetry, logs.
+func newBackends(cfg Config, client *http.Client) *stripego.Backends {
+	return stripego.NewBackendsWithConfig(&stripego.BackendConfig{
 		URL:               stripego.String(strings.TrimRight(cfg.BaseURL, "/")),
 		MaxNetworkRetries: stripego.Int64(0),
 		EnableTelemetry:   stripego.Bool(false),
 		LeveledLogger:     &stripego.LeveledLogger{Level: stripego.LevelNull},
 		HTTPClient:        client,
-	})))
+	})
 }
 
 // Close drops the idle connections. Calls that run are not touched.
@@ -163,7 +168,7 @@ func (a *Adapter) Supports(amount ledger.Money) error {
 
 // Authorize creates and confirms a payment intent in one call.
 func (a *Adapter) Authorize(ctx context.Context, r psprouter.AuthorizeRequest) psprouter.Outcome {
-	amount, err := a.units.toStripe(r.Amount)
+	amount, err := a.units.table().Positive(r.Amount)
 	if out, bad := refuseUnsent(err, r.Attempt, r.Token); bad {
 		return out
 	}
@@ -211,7 +216,7 @@ func (a *Adapter) captureAmounts(r psprouter.CaptureRequest) (amount, authorized
 
 // Void cancels the payment intent, which releases the authorization.
 func (a *Adapter) Void(ctx context.Context, r psprouter.VoidRequest) psprouter.Outcome {
-	amount, err := a.units.toStripe(r.Amount)
+	amount, err := a.units.table().Positive(r.Amount)
 	if out, bad := refuseUnsent(err, r.Attempt, r.PaymentRef); bad {
 		return out
 	}
@@ -225,7 +230,7 @@ func (a *Adapter) Void(ctx context.Context, r psprouter.VoidRequest) psprouter.O
 
 // Refund gives r.Amount of a captured payment back.
 func (a *Adapter) Refund(ctx context.Context, r psprouter.RefundRequest) psprouter.Outcome {
-	amount, err := a.units.toStripe(r.Amount)
+	amount, err := a.units.table().Positive(r.Amount)
 	if out, bad := refuseUnsent(err, r.Attempt, r.PaymentRef); bad {
 		return out
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	stripego "github.com/stripe/stripe-go/v82"
@@ -12,15 +14,7 @@ import (
 	"paygrid/psprouter"
 )
 
-// Limits of a look-up.
-const (
-	maxListed   = 10_000      // objects of a time window or a payment; beyond it nothing is known
-	pageSize    = 100         // Stripe's largest page
-	clockMargin = time.Minute // between our clock and Stripe's, both ways
-)
-
-// errTooMany ends a list that is too long to be read.
-var errTooMany = fmt.Errorf("more than %d objects in the list", maxListed)
+const clockMargin = time.Minute // between our clock and Stripe's, both ways
 
 // VisibilityWindow is how long after a call its absence proves nothing.
 func (a *Adapter) VisibilityWindow() time.Duration { return a.window }
@@ -96,8 +90,6 @@ func (a *Adapter) lookUp(ctx context.Context, call func(context.Context) error) 
 	switch {
 	case seen.unsent != "":
 		return errors.New(seen.unsent)
-	case errors.Is(failed, errTooMany):
-		return failed
 	case seen.fault != nil:
 		return fmt.Errorf("the look-up was answered with %s", unrecognised(seen).Reason)
 	case failed != nil:
@@ -114,17 +106,17 @@ func (a *Adapter) search(ctx context.Context, q psprouter.Inquiry, want wanted) 
 	if q.SentAt.IsZero() {
 		return notFound("when the request was sent is not known: there is no time window to list")
 	}
-	searched, searchFailed := a.gather(ctx, q.Attempt, func(ctx context.Context) stripego.Seq2[*stripego.PaymentIntent, error] {
-		p := &stripego.PaymentIntentSearchParams{}
-		p.Query = fmt.Sprintf("metadata[%q]:%q", metaAttempt, q.Attempt)
-		p.Limit = stripego.Int64(pageSize)
-		return a.client.V1PaymentIntents.Search(ctx, p)
+	mine := func(intent *stripego.PaymentIntent) bool { return intent.Metadata[metaAttempt] == q.Attempt }
+	searched, searchFailed := pages(ctx, a, list[stripego.PaymentIntent]{
+		path: "/v1/payment_intents/search", keep: mine,
+		query: url.Values{"query": {fmt.Sprintf("metadata[%q]:%q", metaAttempt, q.Attempt)}},
 	})
 	if searchFailed == nil && len(searched) == 1 {
 		return a.again(ctx, searched[0].ID, q, want)
 	}
-	listed, listFailed := a.gather(ctx, q.Attempt, func(ctx context.Context) stripego.Seq2[*stripego.PaymentIntent, error] {
-		return a.client.V1PaymentIntents.List(ctx, createdAround(q.SentAt, a.timeout))
+	listed, listFailed := pages(ctx, a, list[stripego.PaymentIntent]{
+		path: "/v1/payment_intents", keep: mine, query: createdAround(q.SentAt, a.timeout),
+		id: func(intent *stripego.PaymentIntent) string { return intent.ID },
 	})
 	switch {
 	case max(len(searched), len(listed)) > 1:
@@ -146,57 +138,20 @@ func (a *Adapter) again(ctx context.Context, ref string, q psprouter.Inquiry, wa
 	return judgeIntent(intent, ref, q, want)
 }
 
-// gather reads a list to its end and keeps the payments of attempt.
-func (a *Adapter) gather(ctx context.Context, attempt string,
-	list func(context.Context) stripego.Seq2[*stripego.PaymentIntent, error],
-) (found []*stripego.PaymentIntent, err error) {
-	err = a.lookUp(ctx, func(ctx context.Context) error {
-		n := 0
-		for intent, err := range list(ctx) {
-			if err != nil {
-				return err
-			}
-			if n++; n > maxListed {
-				return errTooMany
-			}
-			if intent.Metadata[metaAttempt] == attempt {
-				found = append(found, intent)
-			}
-		}
-		return nil
-	})
-	return found, err
-}
-
 // createdAround asks for the payments that a request sent at that moment may have created.
-func createdAround(sent time.Time, timeout time.Duration) *stripego.PaymentIntentListParams {
-	p := &stripego.PaymentIntentListParams{CreatedRange: &stripego.RangeQueryParams{
-		GreaterThanOrEqual: sent.Add(-clockMargin).Unix(),
-		LesserThanOrEqual:  sent.Add(timeout+clockMargin).Unix() + 1,
-	}}
-	p.Limit = stripego.Int64(pageSize)
-	return p
+func createdAround(sent time.Time, timeout time.Duration) url.Values {
+	return url.Values{
+		"created[gte]": {strconv.FormatInt(sent.Add(-clockMargin).Unix(), 10)},
+		"created[lte]": {strconv.FormatInt(sent.Add(timeout+clockMargin).Unix()+1, 10)},
+	}
 }
 
 // findRefund lists the payment's refunds, which is consistent, and looks for our attempt.
 func (a *Adapter) findRefund(ctx context.Context, q psprouter.Inquiry, want wanted) psprouter.Finding {
-	var found []*stripego.Refund
-	err := a.lookUp(ctx, func(ctx context.Context) error {
-		p := &stripego.RefundListParams{PaymentIntent: stripego.String(q.PaymentRef)}
-		p.Limit = stripego.Int64(pageSize)
-		n := 0
-		for refund, err := range a.client.V1Refunds.List(ctx, p) {
-			if err != nil {
-				return err
-			}
-			if n++; n > maxListed {
-				return errTooMany
-			}
-			if refund.Metadata[metaAttempt] == q.Attempt {
-				found = append(found, refund)
-			}
-		}
-		return nil
+	found, err := pages(ctx, a, list[stripego.Refund]{
+		path: "/v1/refunds", query: url.Values{"payment_intent": {q.PaymentRef}},
+		id:   func(refund *stripego.Refund) string { return refund.ID },
+		keep: func(refund *stripego.Refund) bool { return refund.Metadata[metaAttempt] == q.Attempt },
 	})
 	switch {
 	case err != nil:

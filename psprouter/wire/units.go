@@ -60,12 +60,17 @@ func (u Units) From(amount int64, c ledger.Currency) (int64, error) {
 	return minor, nil
 }
 
+// Positive converts as To does, and refuses zero: no payment, capture or refund is of nothing.
+func (u Units) Positive(m ledger.Money) (int64, error) {
+	if m.Minor == 0 {
+		return 0, &psprouter.AmountError{PSP: u.PSP, Amount: m, Why: "the amount must be positive"}
+	}
+	return u.To(m)
+}
+
 // Supports returns an *psprouter.AmountError if m is not positive or does not cross exactly.
 func (u Units) Supports(m ledger.Money) error {
-	if m.Minor <= 0 {
-		return &psprouter.AmountError{PSP: u.PSP, Amount: m, Why: "the amount must be positive"}
-	}
-	_, err := u.To(m)
+	_, err := u.Positive(m)
 	return err
 }
 
