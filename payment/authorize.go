@@ -28,7 +28,7 @@ func (s *Service) authorize(ctx context.Context, c AuthorizeCommand) (Answer, er
 	if err != nil {
 		return s.replayOr(ctx, c, routeError(err))
 	}
-	defer choice.Done(psprouter.NotAsked("no call was made")) // the first Done counts
+	defer func() { choice.Done(psprouter.NotAsked("no call was made")) }() // the first Done counts
 	s.config.Pause(point("authorize", stepBegun))
 	o, err := open(c, choice, s.now(), s.config.CheckAfter)
 	if err != nil {
@@ -41,18 +41,75 @@ func (s *Service) authorize(ctx context.Context, c AuthorizeCommand) (Answer, er
 	if err != nil {
 		return Answer{}, unavailable(err)
 	}
-	s.config.Pause(point("authorize", stepCommitted))
+	snapshot, attempt := shard.Snapshot{Payment: o.Payment, Attempts: []shard.Attempt{o.Attempt}}, o.Attempt
+	var waited time.Duration
+	for {
+		s.config.Pause(point("authorize", stepCommitted))
+		outcome, took := s.authorizeAt(ctx, choice, c, snapshot.Payment, attempt)
+		waited += took
+		s.config.Pause(point("authorize", stepSent))
+		next, moved := s.reroute(ctx, choice, c, outcome, &snapshot, &attempt)
+		if moved {
+			choice = next
+			continue
+		}
+		answer, err := s.conclude(ctx, "authorize", snapshot, attempt, o.Key.KeyRef, outcome)
+		answer.PSPTime = waited
+		s.config.Pause(point("authorize", stepSettled))
+		return answer, err
+	}
+}
+
+// authorizeAt makes the one call of an attempt.
+func (s *Service) authorizeAt(ctx context.Context, choice psprouter.Choice, c AuthorizeCommand, p shard.Payment,
+	a shard.Attempt) (psprouter.Outcome, time.Duration) {
 	outcome, took := s.call(ctx, choice.PSP, AttemptAuthorize, func(ctx context.Context) psprouter.Outcome {
-		return choice.PSP.Authorize(ctx, psprouter.AuthorizeRequest{Attempt: o.Attempt.ID, Amount: c.Amount, Token: choice.Token,
-			AutoCapture: c.CaptureMode == Automatic, ReturnURL: c.ReturnURL, Recovery: recoveryOf(o.Payment, c.Key)})
+		return choice.PSP.Authorize(ctx, psprouter.AuthorizeRequest{Attempt: a.ID, Amount: c.Amount, Token: choice.Token,
+			AutoCapture: c.CaptureMode == Automatic, ReturnURL: c.ReturnURL, Recovery: recoveryOf(p, c.Key)})
 	})
 	choice.Done(outcome)
-	s.config.Pause(point("authorize", stepSent))
-	snapshot := shard.Snapshot{Payment: o.Payment, Attempts: []shard.Attempt{o.Attempt}}
-	answer, err := s.conclude(ctx, "authorize", snapshot, o.Attempt, o.Key.KeyRef, outcome)
-	answer.PSPTime = took
-	s.config.Pause(point("authorize", stepSettled))
-	return answer, err
+	return outcome, took
+}
+
+// reroute moves a payment to another PSP, as a new attempt, if there is proof that nothing happened at the first. The move
+// is committed before the other PSP is asked; where it cannot be, the payment ends where it is.
+func (s *Service) reroute(ctx context.Context, choice psprouter.Choice, c AuthorizeCommand, o psprouter.Outcome, snapshot *shard.Snapshot,
+	attempt *shard.Attempt) (psprouter.Choice, bool) {
+	proof, proven := o.NotSent()
+	if !proven {
+		return choice, false
+	}
+	next, found := s.psps.Elsewhere(choice, proof, wishOf(c))
+	if !found {
+		return choice, false
+	}
+	moved, err := rerouted(*snapshot, *attempt, o, next, s.now(), s.config.CheckAfter)
+	if err == nil {
+		err = s.shards.Apply(ctx, moved.change)
+	}
+	if err != nil {
+		next.Done(psprouter.NotAsked("the move could not be committed"))
+		s.config.Log.WarnContext(ctx, "a payment could not be moved to another PSP", "payment", attempt.PaymentID, "error", err)
+		return choice, false
+	}
+	*snapshot = moved.snapshot(*snapshot)
+	*attempt = moved.attempt
+	return next, true
+}
+
+// rerouted decides the move: the first attempt is closed as not sent, the next one opened.
+func rerouted(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, next psprouter.Choice, at time.Time, checkAfter time.Duration) (asked, error) {
+	m, err := begin(s.Payment, OnRerouted, at)
+	if err != nil {
+		return asked{}, err
+	}
+	m.tells(a, NotSent, o)
+	m.payment().PSP = next.PSP.Name()
+	following := newAttempt(*m.payment(), AttemptAuthorize, a.Amount, a.ClientKey, at, checkAfter)
+	following.RouteReason = clip(next.Reason)
+	m.opens(following)
+	change, err := m.finish()
+	return asked{change: change, attempt: following, subject: following.ID}, err
 }
 
 // wishOf is what the choice of a PSP depends on. Hashing client and key makes a repeated call choose alike.

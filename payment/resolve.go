@@ -157,15 +157,21 @@ func backOff(checks int32) time.Duration {
 // never have left.
 func (s *Service) inquire(ctx context.Context, snapshot shard.Snapshot, a shard.Attempt) psprouter.Finding {
 	p := snapshot.Payment
-	psp, ok := s.psps.ByName(a.PSP)
-	if !ok {
-		return psprouter.Finding{Outcome: psprouter.UnknownBecause("no PSP is named " + a.PSP)}
+	operation := psprouter.OpInquiry
+	if returns(a) != "" {
+		operation = a.Kind
+	}
+	psp, done, err := s.psps.Permit(a.PSP, operation)
+	if err != nil {
+		return psprouter.Finding{Outcome: psprouter.UnknownBecause(err.Error())}
 	}
 	ref := paymentRef(snapshot, a)
 	if returns(a) != "" && s.now().Sub(a.SentAt) < resendWindow {
 		outcome, _ := s.call(ctx, psp, a.Kind, func(ctx context.Context) psprouter.Outcome { return giveBack(ctx, psp, p, a, ref) })
+		done(outcome)
 		return psprouter.Finding{Outcome: outcome}
 	}
+	defer func() { done(psprouter.NotAsked("no inquiry was made")) }() // the first done counts
 	inquirer, ok := psp.(psprouter.Inquirer)
 	if !ok {
 		return psprouter.Finding{Outcome: psprouter.UnknownBecause("this PSP cannot be asked")}
@@ -175,6 +181,7 @@ func (s *Service) inquire(ctx context.Context, snapshot shard.Snapshot, a shard.
 		finding = inquirer.Inquire(ctx, s.inquiry(snapshot, a, psp, ref))
 		return finding.Outcome
 	})
+	done(finding.Outcome)
 	return finding
 }
 
