@@ -124,7 +124,7 @@ func (x Explanation) writeAttempts(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%d\t%s\t%s\t%s\n", a.SentAt.Format(clockForm), a.Kind, a.Minor, a.Status, outcome, a.ID)
 		if a.Routed != "" {
-			fmt.Fprintf(w, "  \trouted\t%s: %s\n", a.PSP, a.Routed)
+			fmt.Fprintf(w, "  \trouted\t%s\n", a.Routed)
 		}
 		if a.Code+a.Detail != "" {
 			fmt.Fprintf(w, "  \tsaid\t%s %s\n", a.Code, a.Detail)
