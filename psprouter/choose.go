@@ -128,8 +128,9 @@ func (r *Router) look(w Wish, tried []string, now time.Time) *field {
 			f.unavailable(p, why, wait)
 			continue
 		}
-		f.candidates = append(f.candidates, r.rate(p, w, now))
+		f.candidates = append(f.candidates, candidate{path: p})
 	}
+	r.rate(f.candidates, w, now)
 	return f
 }
 

@@ -77,22 +77,3 @@ func TestByName(t *testing.T) {
 		t.Fatal("found what is not there")
 	}
 }
-
-// The zero Outcome must be harmless: whoever forgets to classify has an unknown, never a failure or a success.
-func TestZeroOutcomeIsUnknown(t *testing.T) {
-	var o Outcome
-	if o.Class() != Unknown || o.Class().String() != "UNKNOWN" || Class(200).String() != "UNKNOWN" {
-		t.Fatal("the zero outcome is not Unknown")
-	}
-	for class, out := range map[Class]Outcome{
-		Approved: ApprovedAs("r"), Accepted: AcceptedAs("r"), Declined: DeclinedWith("c", "w"),
-		ActionRequired: RedirectTo("r", "u"), NotSent: NotSentBecause("w"), Unknown: Contradiction("w"),
-	} {
-		if out.Class() != class {
-			t.Errorf("%v is classed %v", class, out.Class())
-		}
-	}
-	if out := RejectedWith("c", "w"); out.Class() != NotSent || !out.Rejected {
-		t.Errorf("a rejection is %+v", out)
-	}
-}

@@ -42,10 +42,10 @@ type path struct {
 // operations in the order in which a status lists them.
 func operations() []string { return []string{OpAuthorize, OpCapture, OpVoid, OpRefund, OpInquiry} }
 
-// NewRouter returns a router that always takes the first of psps that can take a payment: no costs, breakers or limits. Of
-// two with one name the first stands.
+// NewRouter returns a router that always takes the first of psps that can take a payment: no costs, breakers or limits, and
+// rates since its start. Of two with one name the first stands.
 func NewRouter(psps ...PSP) *Router {
-	r := &Router{inOrder: true, rules: Rules{}.withDefaults(), now: func() time.Time { return time.Time{} }, metrics: newMetrics()}
+	r := &Router{inOrder: true, rules: Rules{}.withDefaults(), now: func() time.Time { return time.Unix(0, 0) }, metrics: newMetrics()}
 	for _, p := range psps {
 		if _, known := r.ByName(p.Name()); !known {
 			r.paths = append(r.paths, r.newPath(p, Rule{Name: p.Name(), Weight: 1}))

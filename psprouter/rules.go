@@ -22,9 +22,9 @@ type Rules struct {
 	// KeepWarmPermille of the payments go to PSPs that are not the best, by weight, so that a path is known to work
 	// before it is needed. 50; -1 = none. At most 500.
 	KeepWarmPermille int64 `json:"keepWarmPermille"`
-	// TolerancePermille is how much worse than the best a PSP may score and still share by weight with it. 20; -1 = none.
-	// At most 1,000.
-	TolerancePermille int64 `json:"tolerancePermille"`
+	// ToleranceBasisPoints of the amount is how much more than the best a PSP may cost, lost commission included, and still
+	// share by weight with it. 10 (0.1 %); -1 = none. At most 10,000.
+	ToleranceBasisPoints int64 `json:"toleranceBasisPoints"`
 	// DeclineCostBasisPoints of the amount is what a declined payment costs us: the commission that is not earned. It is
 	// what approval rates are weighed with. 1,000; -1 = approval rates do not count. At most 10,000.
 	DeclineCostBasisPoints int64 `json:"declineCostBasisPoints"`
@@ -99,7 +99,7 @@ func ParseRules(data []byte) (Rules, error) {
 // maxPSPs bounds the length of a reason and the work of a choice.
 const maxPSPs = 16
 
-// MaxPSPs and the limits below are far from what is real; they keep the arithmetic of scores inside int64.
+// The limits below are far from what is real; they keep the arithmetic of scores inside int64.
 const (
 	maxWeight     = 1_000
 	maxFixedMinor = 1_000_000
@@ -119,7 +119,7 @@ type figure struct {
 func (r Rules) check() error {
 	b := r.Breaker
 	figures := []figure{
-		{"keepWarmPermille", r.KeepWarmPermille, -1, allPermille / 2}, {"tolerancePermille", r.TolerancePermille, -1, allPermille},
+		{"keepWarmPermille", r.KeepWarmPermille, -1, allPermille / 2}, {"toleranceBasisPoints", r.ToleranceBasisPoints, -1, allBasis},
 		{"declineCostBasisPoints", r.DeclineCostBasisPoints, -1, allBasis},
 		{"approvalWindowMs", orDefault(r.ApprovalWindowMS, 3_600_000), 1_000, 86_400_000},
 		{"breaker.failureRatioPermille", b.FailureRatioPermille, 0, allPermille}, {"breaker.minRequests", b.MinRequests, 0, 100_000},
@@ -197,7 +197,7 @@ func orNone(value, otherwise int64) int64 { return max(0, orDefault(value, other
 // withDefaults fills in what is 0, and turns -1 into the 0 that it stands for.
 func (r Rules) withDefaults() Rules {
 	r.KeepWarmPermille = orNone(r.KeepWarmPermille, 50)
-	r.TolerancePermille = orNone(r.TolerancePermille, 20)
+	r.ToleranceBasisPoints = orNone(r.ToleranceBasisPoints, 10)
 	r.DeclineCostBasisPoints = orNone(r.DeclineCostBasisPoints, 1_000)
 	r.ApprovalWindowMS = orDefault(r.ApprovalWindowMS, 3_600_000)
 	r.Breaker.FailureRatioPermille = orDefault(r.Breaker.FailureRatioPermille, 500)

@@ -32,24 +32,36 @@ const (
 	classRerouted  = "rerouted"  // another PSP was proved not to have been asked
 )
 
-// rate makes a candidate of a PSP.
-func (r *Router) rate(p *path, w Wish, now time.Time) candidate {
-	if r.inOrder {
-		return candidate{path: p}
+// rate gives candidates their costs.
+func (r *Router) rate(candidates []candidate, w Wish, now time.Time) {
+	if r.inOrder || len(candidates) == 0 {
+		return
 	}
-	approval := p.gates[OpAuthorize].tally.sum(now).approvalPermille()
-	return candidate{path: p, preferred: p.rule.prefers(w), score: score(p.rule, w.Amount, approval, r.rules.DeclineCostBasisPoints),
-		terms: terms(p.rule, w.Amount.Currency, approval)}
+	var all counts
+	for _, p := range r.paths {
+		all.add(p.gates[OpAuthorize].tally.sum(now))
+	}
+	assumed := all.approvalPermille(assumedPermille)
+	for n := range candidates {
+		c := &candidates[n]
+		approval := c.gates[OpAuthorize].tally.sum(now).approvalPermille(assumed)
+		c.preferred = c.rule.prefers(w)
+		c.score = score(c.rule, w.Amount, approval, r.rules.DeclineCostBasisPoints)
+		c.terms = terms(c.rule, w.Amount.Currency, approval)
+	}
 }
 
 // score is the fee, and what is lost if the payment is declined times how often it is: in thousandths of a minor unit, so
 // that small payments do not all cost the same. With the limits of amounts and rules it stays below 2.1e15.
 func score(rule Rule, amount ledger.Money, approval, declineBasis int64) int64 {
-	minor := min(max(amount.Minor, 0), ledger.MaxAmountMinor)
+	minor := bounded(amount)
 	fee := minor*rule.CostBasisPoints/(allBasis/1_000) + rule.CostFixedMinor[amount.Currency]*1_000
 	lost := minor * declineBasis / allBasis * (allPermille - approval)
 	return fee + lost
 }
+
+// bounded keeps what no payment can be from overflowing; payment refuses it anyway.
+func bounded(amount ledger.Money) int64 { return min(max(amount.Minor, 0), ledger.MaxAmountMinor) }
 
 // terms reads "1.40 % + 0.25 EUR, approval 97.2 %".
 func terms(rule Rule, currency ledger.Currency, approval int64) string {
@@ -82,7 +94,7 @@ func (r *Router) pick(candidates []candidate, w Wish, round int) candidate {
 	if len(candidates) == 1 {
 		return because(candidates[0], classOnly, "the only one that can be asked"+inBrackets(candidates[0].terms))
 	}
-	leaders := r.leaders(preferIf(usable, func(c candidate) bool { return c.preferred }))
+	leaders := r.leaders(preferIf(usable, func(c candidate) bool { return c.preferred }), w)
 	rest := slices.DeleteFunc(slices.Clone(usable), func(c candidate) bool {
 		return slices.ContainsFunc(leaders, func(l candidate) bool { return l.path == c.path })
 	})
@@ -120,9 +132,9 @@ func preferIf(candidates []candidate, wanted func(candidate) bool) []candidate {
 }
 
 // leaders are the best and all that are worse by no more than the tolerance.
-func (r *Router) leaders(candidates []candidate) []candidate {
+func (r *Router) leaders(candidates []candidate, w Wish) []candidate {
 	best := slices.MinFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.score, b.score) }).score
-	limit := best + best/allPermille*r.rules.TolerancePermille + best%allPermille*r.rules.TolerancePermille/allPermille
+	limit := best + bounded(w.Amount)*r.rules.ToleranceBasisPoints/(allBasis/1_000)
 	return preferIf(candidates, func(c candidate) bool { return c.score <= limit })
 }
 

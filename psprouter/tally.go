@@ -38,7 +38,7 @@ func newTally(window time.Duration) *tally { return &tally{width: window / tally
 // note counts an outcome at now.
 func (t *tally) note(now time.Time, o Outcome) {
 	slot := now.UnixNano() / int64(t.width)
-	n := slot % tallySlots
+	n := uint64(slot) % tallySlots // also before 1970
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.times[n] != slot {
@@ -78,16 +78,16 @@ func countsOf(o Outcome) counts {
 	return c
 }
 
-// A PSP of which little is known is assumed to approve like any other: few answers move its rate only a little, so that
-// one decline after a quiet night does not turn the traffic.
+// A PSP of which little is known is assumed to approve like all together, and all together as cards mostly do: few answers
+// move a rate only a little, so that neither one decline after a quiet night nor an outage turns the traffic for long.
 const (
 	assumedPermille = 900
 	assumedAnswers  = 50
 )
 
-// approvalPermille is the rate to compare PSPs by.
-func (c counts) approvalPermille() int64 {
-	return (c.approved*allPermille + assumedPermille*assumedAnswers) / (c.approved + c.declined + assumedAnswers)
+// approvalPermille is the rate to compare PSPs by; assumed is what it is without answers.
+func (c counts) approvalPermille(assumed int64) int64 {
+	return (c.approved*allPermille + assumed*assumedAnswers) / (c.approved + c.declined + assumedAnswers)
 }
 
 // permille is part of whole, or -1 of nothing.
