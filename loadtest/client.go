@@ -98,7 +98,8 @@ func (c *client) send(ctx context.Context, router int, r request) (*answer, erro
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
 	}
-	a := &answer{status: response.StatusCode, body: body, replayed: response.Header.Get("Idempotent-Replayed") == "true", took: c.now().Sub(start)}
+	a := &answer{status: response.StatusCode, body: body, took: c.now().Sub(start),
+		replayed: response.Header.Get("Idempotent-Replayed") == "true"}
 	if err := json.Unmarshal(body, &a.resource); err != nil {
 		return nil, fmt.Errorf("%s %s: HTTP %d is no JSON: %w", r.method, r.path, a.status, err)
 	}

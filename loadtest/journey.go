@@ -118,13 +118,15 @@ var plainJourneys = []Journey{
 	{"reserve", 4, "pm_ok", false, []Step{{Op: Authorize}}},
 	{"reserve, capture", 16, "pm_ok", false, []Step{{Op: Authorize}, {Op: Capture}}},
 	{"reserve, capture a part", 8, "pm_ok", false, []Step{{Op: Authorize}, {Op: Capture, Part: 40}}},
-	{"reserve, capture in three", 6, "pm_ok", false, []Step{{Op: Authorize}, {Op: Capture, Part: 25}, {Op: Capture, Part: 35}, {Op: Capture}}},
+	{"reserve, capture in three", 6, "pm_ok", false, []Step{
+		{Op: Authorize}, {Op: Capture, Part: 25}, {Op: Capture, Part: 35}, {Op: Capture}}},
 	{"reserve, void", 8, "pm_ok", false, []Step{{Op: Authorize}, {Op: Void}}},
 	{"charge", 12, "pm_ok", true, []Step{{Op: Authorize}}},
 	{"charge, refund", 8, "pm_ok", true, []Step{{Op: Authorize}, {Op: Refund}}},
 	{"charge, refund a part", 6, "pm_ok", true, []Step{{Op: Authorize}, {Op: Refund, Part: 30}}},
 	{"charge, refund in three", 6, "pm_ok", true, []Step{{Op: Authorize}, {Op: Refund, Part: 33}, {Op: Refund, Part: 33}, {Op: Refund}}},
-	{"capture and refund by turns", 4, "pm_ok", false, []Step{{Op: Authorize}, {Op: Capture, Part: 50}, {Op: Refund, Part: 20}, {Op: Capture}, {Op: Refund}}},
+	{"capture and refund by turns", 4, "pm_ok", false, []Step{
+		{Op: Authorize}, {Op: Capture, Part: 50}, {Op: Refund, Part: 20}, {Op: Capture}, {Op: Refund}}},
 }
 
 var refusedJourneys = []Journey{
@@ -143,7 +145,8 @@ var faultyJourneys = []Journey{
 	{"charge, answer lost", 2, "pm_ok_drop", true, []Step{{Op: Authorize, End: LostAfter}}},
 	{"charge, HTTP 500", 2, "pm_500_charged", true, []Step{{Op: Authorize, End: LostAfter}}},
 	{"charge, request lost", 2, "pm_never", true, []Step{{Op: Authorize, End: LostBefore}}},
-	{"capture, answer lost", 3, "pm_ok_capture_drop", false, []Step{{Op: Authorize}, {Op: Capture, Part: 50, End: LostAfter}, {Op: Capture, Part: 20, End: InDoubt}}},
+	{"capture, answer lost", 3, "pm_ok_capture_drop", false, []Step{
+		{Op: Authorize}, {Op: Capture, Part: 50, End: LostAfter}, {Op: Capture, Part: 20, End: InDoubt}}},
 	{"capture, HTTP 500", 2, "pm_ok_capture_500", false, []Step{{Op: Authorize}, {Op: Capture, End: LostAfter}}},
 	{"capture, request lost", 2, "pm_ok_capture_never", false, []Step{{Op: Authorize}, {Op: Capture, End: LostBefore}}},
 	{"void, answer lost", 2, "pm_ok_void_drop", false, []Step{{Op: Authorize}, {Op: Void, End: LostAfter}}},
@@ -157,10 +160,13 @@ var faultyJourneys = []Journey{
 }
 
 var misusingJourneys = []Journey{
-	{"capture too much", 3, "pm_ok", false, []Step{{Op: Authorize}, {Op: Capture, Part: 70}, {Op: Capture, Part: TooMuch, End: Exceeds}, {Op: Capture}}},
-	{"refund too much", 3, "pm_ok", true, []Step{{Op: Authorize}, {Op: Refund, Part: 40}, {Op: Refund, Part: TooMuch, End: Exceeds}, {Op: Refund}}},
+	{"capture too much", 3, "pm_ok", false, []Step{
+		{Op: Authorize}, {Op: Capture, Part: 70}, {Op: Capture, Part: TooMuch, End: Exceeds}, {Op: Capture}}},
+	{"refund too much", 3, "pm_ok", true, []Step{
+		{Op: Authorize}, {Op: Refund, Part: 40}, {Op: Refund, Part: TooMuch, End: Exceeds}, {Op: Refund}}},
 	{"key used again for another sale", 3, "pm_ok", true, []Step{{Op: Authorize}, {Op: Authorize, SameKey: true, End: KeyReused}}},
-	{"key used again for another capture", 3, "pm_ok", false, []Step{{Op: Authorize}, {Op: Capture, Part: 50}, {Op: Capture, Part: 30, SameKey: true, End: KeyReused}}},
+	{"key used again for another capture", 3, "pm_ok", false, []Step{
+		{Op: Authorize}, {Op: Capture, Part: 50}, {Op: Capture, Part: 30, SameKey: true, End: KeyReused}}},
 	{"a stranger's calls", 3, "pm_ok", false, []Step{{Op: Authorize}, {Op: Read, Stranger: true, End: NotFound},
 		{Op: Capture, Stranger: true, End: NotFound}, {Op: Capture}}},
 	{"capture after void", 2, "pm_ok", false, []Step{{Op: Authorize}, {Op: Void}, {Op: Capture, End: WrongState}}},

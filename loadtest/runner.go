@@ -295,7 +295,8 @@ func (r *Runner) read(ctx context.Context, n int, o *Order) error {
 }
 
 func (r *Runner) readOrder(ctx context.Context, n int, o *Order) error {
-	a, err := r.send(ctx, n, Read, request{method: http.MethodGet, path: "/v1/payments?orderId=" + url.QueryEscape(o.ID), token: r.options.Key})
+	path := "/v1/payments?orderId=" + url.QueryEscape(o.ID)
+	a, err := r.send(ctx, n, Read, request{method: http.MethodGet, path: path, token: r.options.Key})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -35,10 +35,10 @@ func runDemo(ctx context.Context, e env, args []string) error {
 	flags.IntVar(&o.Payments, "payments", 600, "how many payments are sent")
 	flags.IntVar(&o.Concurrency, "concurrency", 32, "how many shops pay at once")
 	flags.Uint64Var(&o.Seed, "seed", 1, "chooses amounts, sellers, currencies and faults; the same seed sends the same")
-	flags.StringVar(&g.Listen, "listen", "127.0.0.1:0", "address of the first router, the other takes the next port; port 0 gives each a free one")
+	flags.StringVar(&g.Listen, "listen", "127.0.0.1:0", "address of the first router; port 0 gives each a free one")
 	flags.DurationVar(&g.PSPTimeout, "psp-timeout", 2*time.Second, "how long a PSP's answer is waited for; more than a second")
 	flags.DurationVar(&g.Latency, "psp-latency", 100*time.Millisecond, "latency of the simulated PSP")
-	asJSON := flags.Bool("json", false, "print JSON in place of the table; the verdict stays the last line")
+	asJSON := flags.Bool("json", false, "print JSON alone; the verdict line goes to standard error")
 	if _, err := parse(flags, args, 0, "flags alone"); err != nil {
 		return err
 	}
@@ -55,10 +55,11 @@ func runDemo(ctx context.Context, e env, args []string) error {
 	}
 	if *asJSON {
 		err = printJSON(e.out, report)
+		fmt.Fprintln(e.err, report.Verdict)
 	} else {
 		err = report.write(e.out)
+		fmt.Fprintln(e.out, report.Verdict)
 	}
-	fmt.Fprintln(e.out, report.Verdict)
 	if err == nil && !report.Pass {
 		err = errFound
 	}

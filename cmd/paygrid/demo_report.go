@@ -201,11 +201,12 @@ func (r *demoReport) writeBooks(row func(...any)) {
 	}
 	row()
 	b := r.Books
-	row(fmt.Sprintf("%d payments in %.1f s (%.0f a second); %d calls at the PSP; %d keys sent again later; %d calls repeated by their caller",
-		r.Payments, r.Seconds, r.PerSecond, r.PSPCalls, r.Replays, r.Retries))
-	row(fmt.Sprintf("%d shards hold %d payments, %d attempts, %d keys, %d entries with %d postings, %d events", b.Shards, b.Payments, b.Attempts,
-		b.Keys, b.Entries, r.Postings, b.Events))
-	row(fmt.Sprintf("%d attempts have no outcome; their faults explain %d as unknown, and %d wait for their buyer", b.Pending, r.Unknown, r.Buyers))
+	row(fmt.Sprintf("%d payments in %.1f s (%.0f a second); %d calls at the PSP; %d keys sent again later; %d calls repeated", r.Payments,
+		r.Seconds, r.PerSecond, r.PSPCalls, r.Replays, r.Retries))
+	row(fmt.Sprintf("%d shards hold %d payments, %d attempts, %d keys, %d entries with %d postings, %d events", b.Shards, b.Payments,
+		b.Attempts, b.Keys, b.Entries, r.Postings, b.Events))
+	row(fmt.Sprintf("%d attempts have no outcome; their faults explain %d as unknown, and %d wait for their buyer",
+		b.Pending, r.Unknown, r.Buyers))
 }
 
 // shownBalances sums up all sellers but the hot one, per currency, for a table that people can read.
