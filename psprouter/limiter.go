@@ -68,15 +68,14 @@ func (l *limiter) wait(now time.Time, newPayment bool) time.Duration {
 	return l.debt(now).Add(l.every).Sub(now) - time.Duration(usable)*l.every
 }
 
-// debt is when all tokens are back, not before now and not later than an empty bucket needs: a clock that was set back
-// must not stop a PSP for longer than that.
+// debt is when all tokens are back, not before now. An empty bucket is the most that can be owed: a clock that was set
+// back must not stop a PSP for longer than that. The caller holds mu.
 func (l *limiter) debt(now time.Time) time.Time {
-	latest := now.Add(time.Duration(l.burst) * l.every)
-	switch {
-	case l.full.Before(now):
+	if latest := now.Add(time.Duration(l.burst) * l.every); l.full.After(latest) {
+		l.full = latest
+	}
+	if l.full.Before(now) {
 		return now
-	case l.full.After(latest):
-		return latest
 	}
 	return l.full
 }
