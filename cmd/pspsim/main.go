@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"os"
 	"os/signal"
@@ -53,86 +54,78 @@ func parse(args []string, stderr io.Writer) (string, simulator.Options, error) {
 	flags.SetOutput(stderr)
 	flags.Usage = func() { usage(flags) }
 	listen := flags.String("listen", "127.0.0.1:12111", "address to listen on; port 0 takes a free one and prints it")
-	latency := flags.String("latency", "0", "added time of every /v1 call: 30ms, or a range drawn uniformly: 20ms-80ms")
-	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of IDs and latencies; 0 takes the clock. With one seed twice, IDs come twice")
-	flags.StringVar(&opts.SecretKey, "secret-key", "", "the only bearer key accepted; empty accepts every sk_…")
+	latency := flags.String("latency", "0", "added time of every call: 30ms; drawn uniformly: 20ms-80ms; one call in fifty takes longer: 20ms-80ms-3s")
+	dialect := flags.String("dialect", string(simulator.DialectStripe), "wire format: stripe (below /v1) or adyen (Checkout, below /v71)")
+	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of IDs, latencies and drawn faults; 0 takes the clock. With one seed twice, IDs come twice")
+	flags.StringVar(&opts.SecretKey, "secret-key", "", "the only API key accepted; empty accepts every sk_… (Adyen: every one)")
+	flags.StringVar(&opts.MerchantAccount, "merchant-account", simulator.DefaultMerchantAccount, "Adyen's merchant account")
+	flags.BoolVar(&opts.SeveralCaptures, "several-captures", false, "Adyen: a partial capture keeps the rest open")
+	flags.BoolVar(&opts.StrictKeys, "strict-keys", false, "Adyen: refuse a key that comes back with another body, rather than replay")
+	flags.BoolVar(&opts.Live, "live", false, "the mode that answers and notices carry: live rather than test")
+	rate := flags.String("fault-rate", "0", "part of all calls that draw a fault from the seed and their idempotency key: 0.15")
+	flags.Func("faults", "what to draw from: names or groups with commas (wire,wrong_amount); default: what loses, delays, doubles or falsifies",
+		func(text string) error { opts.FaultSet = strings.Split(text, ","); return nil })
+	flags.Func("webhook", "receiver of notices; repeat it for several, which take turns",
+		func(url string) error { opts.Webhooks = append(opts.Webhooks, simulator.Target{URL: url}); return nil })
+	flags.Func("webhook-secret", "signs the notices: whsec_…, or Adyen's hex key; repeat it for a secret being rolled, the current one first",
+		func(secret string) error { opts.WebhookSecrets = append(opts.WebhookSecrets, secret); return nil })
 	flags.IntVar(&opts.MaxPayments, "max-payments", simulator.DefaultMaxPayments, "payments kept in memory; more are answered 503 \"not processed\"")
-	flags.Int64Var(&opts.MaxAmount, "max-amount", simulator.DefaultMaxAmount, "largest amount in the PSP's unit, above it amount_too_large")
+	flags.Int64Var(&opts.MaxAmount, "max-amount", simulator.DefaultMaxAmount, "largest amount in the PSP's unit")
 	if err := flags.Parse(args); err != nil {
 		return "", opts, err
 	}
 	if flags.NArg() > 0 {
 		return "", opts, fmt.Errorf("unexpected argument %q: pspsim takes flags alone", flags.Arg(0))
 	}
+	opts.Dialect = simulator.Dialect(*dialect)
 	if opts.Seed == 0 {
 		opts.Seed = uint64(time.Now().UnixNano())
 	}
 	if opts.MaxPayments < 1 || opts.MaxAmount < 1 {
 		return "", opts, errors.New("--max-payments and --max-amount must be 1 or more")
 	}
-	var err error
-	opts.LatencyMin, opts.LatencyMax, err = parseLatency(*latency)
-	return *listen, opts, err
+	return *listen, opts, finish(&opts, *latency, *rate)
 }
 
-// parseLatency reads "30ms" or "20ms-80ms".
-func parseLatency(text string) (low, high time.Duration, err error) {
-	from, to, isRange := strings.Cut(text, "-")
-	if low, err = time.ParseDuration(from); err != nil {
-		return 0, 0, fmt.Errorf("--latency %q: want a duration like 30ms or a range like 20ms-80ms", text)
+// finish reads the flags that have a form of their own.
+func finish(opts *simulator.Options, latency, rate string) (err error) {
+	if opts.LatencyMin, opts.LatencyMax, opts.LatencyTail, err = parseLatency(latency); err != nil {
+		return err
 	}
-	high = low
-	if isRange {
-		if high, err = time.ParseDuration(to); err != nil || high < low {
-			return 0, 0, fmt.Errorf("--latency %q: want a range like 20ms-80ms, the smaller first", text)
+	opts.FaultPerMille, err = parseRate(rate)
+	return err
+}
+
+// parseLatency reads "30ms", "20ms-80ms" or "20ms-80ms-3s".
+func parseLatency(text string) (low, high, tail time.Duration, err error) {
+	parts := strings.Split(text, "-")
+	times := make([]time.Duration, 3)
+	for i, part := range parts {
+		if i == len(times) {
+			return 0, 0, 0, fmt.Errorf("--latency %q: too many parts", text)
+		}
+		if times[i], err = time.ParseDuration(part); err != nil {
+			return 0, 0, 0, fmt.Errorf("--latency %q: want a duration like 30ms, a range like 20ms-80ms, or 20ms-80ms-3s", text)
+		}
+		if i > 0 && times[i] < times[i-1] {
+			return 0, 0, 0, fmt.Errorf("--latency %q: the smaller first", text)
 		}
 	}
-	return low, high, nil
-}
-
-func usage(flags *flag.FlagSet) {
-	w := flags.Output()
-	fmt.Fprint(w, helpIntro)
-	flags.PrintDefaults()
-	fmt.Fprint(w, "\nTokens: what happens is chosen by payment_method\n\n")
-	for _, t := range simulator.Tokens() {
-		entry(w, t.Name, t.Doc)
+	if len(parts) == 1 {
+		times[1] = times[0]
 	}
-	fmt.Fprint(w, "\nFaults: for POST /sim/script, and as FAULT in pm_ok_OP_FAULT\n\n")
-	for _, f := range simulator.Faults() {
-		entry(w, f.Name, f.Doc)
+	return times[0], times[1], times[2], nil
+}
+
+// parseRate reads "0.15" as 150 per mille.
+func parseRate(text string) (int, error) {
+	rate, ok := new(big.Rat).SetString(text)
+	if !ok || rate.Sign() < 0 || rate.Cmp(big.NewRat(1, 1)) > 0 {
+		return 0, fmt.Errorf("--fault-rate %q: want a part of all calls, like 0.15", text)
 	}
-	fmt.Fprint(w, helpControl)
+	perMille := rate.Mul(rate, big.NewRat(1000, 1))
+	if !perMille.IsInt() {
+		return 0, fmt.Errorf("--fault-rate %q: at most three decimals", text)
+	}
+	return int(perMille.Num().Int64()), nil
 }
-
-func entry(w io.Writer, name, doc string) {
-	fmt.Fprintf(w, "  %-20s %s\n", name, strings.ReplaceAll(doc, "\n", "\n"+strings.Repeat(" ", 23)))
-}
-
-const helpIntro = `pspsim simulates a payment service provider (Stripe's API) on one machine: no real money, no network, all in memory.
-
-  pspsim --listen 127.0.0.1:12111
-  curl -H 'Authorization: Bearer sk_test_1' -H 'Idempotency-Key: k1' http://127.0.0.1:12111/v1/payment_intents \
-    -d amount=1099 -d currency=eur -d confirm=true -d payment_method=pm_ok -d capture_method=manual \
-    -d 'metadata[attempt]=att_1'
-
-It serves below /v1: POST payment_intents, payment_intents/{id}/confirm|capture|cancel, refunds; GET payment_intents,
-payment_intents/{id}, payment_intents/search, refunds, refunds/{id}. Idempotency keys work as at Stripe.
-
-Flags:
-
-`
-
-const helpControl = `
-Control API (no credentials: keep it on a loopback address):
-
-  POST /sim/script  {"on":"capture","fault":"drop_after","payment":"pi_…","count":1}
-                    The fault of the next count calls of on (authorize, capture, void, refund); payment "" means any.
-                    Scripts come before tokens. Replays of an idempotency key use none up.
-  POST /sim/settle  {"id":"pi_… or re_…","result":"succeeded"}   or "failed"
-                    The end of what is pending (pm_pending, pm_3ds, …_pending). A succeeded refund can still fail.
-  GET  /sim/books   Everything that moved, as JSON: per payment the amounts authorized, captured and refunded, each
-                    capture and refund with its idempotency key, and each call; totals per currency.
-                    …Stripe amounts are in Stripe's unit, …Minor amounts in ISO 4217 minor units.
-                    ?ref=pi_… or ?attempt=att_… (metadata "attempt") narrows it to one payment.
-`

@@ -68,14 +68,26 @@ func TestHelpNamesEveryTokenAndFault(t *testing.T) {
 func TestBadFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--latency", "fast"}, {"--latency", "9ms-1ms"}, {"--latency", "-5ms"}, {"--max-payments", "0"}, {"--max-amount", "-1"},
-		{"--listen", "nowhere:x"}, {"serve"}, {"--nope"},
+		{"--listen", "nowhere:x"}, {"serve"}, {"--nope"}, {"--latency", "1s-2s-3s-4s"}, {"--fault-rate", "2"}, {"--fault-rate", "0.0001"}, {"--fault-rate", "x"},
+		{"--dialect", "paypal"}, {"--faults", "meteor"}, {"--webhook", "http://127.0.0.1:1/"}, {"--webhook", "nowhere", "--webhook-secret", "00"},
+		{"--dialect", "adyen", "--webhook-secret", "whsec_x"},
 	} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%v is taken", args)
 		}
 	}
-	low, high, err := parseLatency("20ms-80ms")
-	if err != nil || low != 20*time.Millisecond || high != 80*time.Millisecond {
-		t.Errorf("%v %v %v", low, high, err)
+	for text, want := range map[string][3]time.Duration{
+		"30ms": {30 * time.Millisecond, 30 * time.Millisecond}, "20ms-80ms": {20 * time.Millisecond, 80 * time.Millisecond},
+		"0-1ms-2s": {0, time.Millisecond, 2 * time.Second},
+	} {
+		low, high, tail, err := parseLatency(text)
+		if got := [3]time.Duration{low, high, tail}; err != nil || got != want {
+			t.Errorf("%s: %v %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]int{"0": 0, "0.15": 150, "1": 1000, "0.001": 1} {
+		if got, err := parseRate(text); err != nil || got != want {
+			t.Errorf("%s: %d %v", text, got, err)
+		}
 	}
 }

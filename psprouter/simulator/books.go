@@ -4,9 +4,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
-// Books is all money that the simulator moved and every call that it saw. Amounts named …Stripe are in the PSP's own
+// Books is all money that the simulator moved and every call that it saw. Amounts named …PSP are in the PSP's own
 // unit, those named …Minor in ISO 4217 minor units, converted by a table of this package alone.
 type Books struct {
 	// Payments, oldest first.
@@ -17,53 +18,60 @@ type Books struct {
 	Skipped int `json:"skipped"`
 	// Totals per currency, by code.
 	Totals []TotalBooks `json:"totals"`
+	// Faults counts what went wrong on purpose, by the names of the fault table; outage_MODE counts calls in an outage.
+	Faults map[string]int `json:"faults"`
+	// Webhooks sums up the notices.
+	Webhooks WebhookBooks `json:"webhooks"`
 }
 
 // PaymentBooks is one payment. Authorized is what the card approved; Captured and Refunded what moved since.
 type PaymentBooks struct {
-	Ref              string            `json:"ref"`     // pi_…
-	Attempt          string            `json:"attempt"` // metadata "attempt"
-	Token            string            `json:"token"`
-	Currency         string            `json:"currency"` // upper case
-	Status           string            `json:"status"`   // Stripe's word
-	AmountStripe     int64             `json:"amountStripe"`
-	AmountMinor      int64             `json:"amountMinor"`
-	AuthorizedStripe int64             `json:"authorizedStripe"`
-	AuthorizedMinor  int64             `json:"authorizedMinor"`
-	CapturedStripe   int64             `json:"capturedStripe"`
-	CapturedMinor    int64             `json:"capturedMinor"`
-	RefundedStripe   int64             `json:"refundedStripe"`
-	RefundedMinor    int64             `json:"refundedMinor"`
-	Voided           bool              `json:"voided"`         // an authorization was released by a call
-	Expired          bool              `json:"expired"`        // … by time
-	Authorizations   int               `json:"authorizations"` // approvals by the card
-	Charges          int               `json:"charges"`        // times that money was taken: captures, and automatic ones at authorization
-	Captures         []CaptureBooks    `json:"captures"`
-	Refunds          []RefundBooks     `json:"refunds"`
-	Calls            []CallBooks       `json:"calls"`
-	Metadata         map[string]string `json:"metadata"`
+	Ref             string            `json:"ref"`     // the PSP's reference: pi_…, or Adyen's pspReference
+	Attempt         string            `json:"attempt"` // Stripe metadata "attempt", Adyen reference
+	Token           string            `json:"token"`
+	Currency        string            `json:"currency"` // upper case
+	Status          string            `json:"status"`   // Stripe's word, in both dialects
+	AmountPSP       int64             `json:"amountPSP"`
+	AmountMinor     int64             `json:"amountMinor"`
+	AuthorizedPSP   int64             `json:"authorizedPSP"`
+	AuthorizedMinor int64             `json:"authorizedMinor"`
+	CapturedPSP     int64             `json:"capturedPSP"`
+	CapturedMinor   int64             `json:"capturedMinor"`
+	RefundedPSP     int64             `json:"refundedPSP"`
+	RefundedMinor   int64             `json:"refundedMinor"`
+	Voided          bool              `json:"voided"`         // an authorization was released by a call
+	Expired         bool              `json:"expired"`        // … by time
+	Authorizations  int               `json:"authorizations"` // approvals by the card
+	Charges         int               `json:"charges"`        // times that money was taken: captures, and automatic ones at authorization
+	Captures        []CaptureBooks    `json:"captures"`
+	Refunds         []RefundBooks     `json:"refunds"`
+	Calls           []CallBooks       `json:"calls"`
+	Metadata        map[string]string `json:"metadata"`
 }
 
 // CaptureBooks is one taking of money under the idempotency key that caused it.
 type CaptureBooks struct {
-	Key          string `json:"key"`
-	AmountStripe int64  `json:"amountStripe"`
-	AmountMinor  int64  `json:"amountMinor"`
+	Key         string `json:"key"`
+	Ref         string `json:"ref,omitempty"` // Adyen: of the modification
+	AmountPSP   int64  `json:"amountPSP"`
+	AmountMinor int64  `json:"amountMinor"`
+	// Failed tells that the money was taken back later; it counts neither as a charge nor as captured.
+	Failed bool `json:"failed,omitempty"`
 }
 
 // RefundBooks is one refund; Status is pending, succeeded or failed.
 type RefundBooks struct {
-	Ref          string `json:"ref"`
-	Key          string `json:"key"`
-	AmountStripe int64  `json:"amountStripe"`
-	AmountMinor  int64  `json:"amountMinor"`
-	Status       string `json:"status"`
+	Ref         string `json:"ref"`
+	Key         string `json:"key"`
+	AmountPSP   int64  `json:"amountPSP"`
+	AmountMinor int64  `json:"amountMinor"`
+	Status      string `json:"status"`
 }
 
 // CallBooks is one POST. Executed: this call changed something here; Replayed: it was answered from the idempotency layer;
 // Status is the HTTP status of its answer, even if the answer was then cut off, and 0 if there was none to send.
 type CallBooks struct {
-	Op       string `json:"op"` // authorize, capture, void, refund, create
+	Op       string `json:"op"` // authorize, capture, void, refund, create, details; look-up in an outage
 	Key      string `json:"key"`
 	Executed bool   `json:"executed"`
 	Replayed bool   `json:"replayed"`
@@ -77,9 +85,9 @@ type TotalBooks struct {
 	Authorizations int    `json:"authorizations"`
 	Charges        int    `json:"charges"`
 	Refunds        int    `json:"refunds"` // succeeded
-	CapturedStripe int64  `json:"capturedStripe"`
+	CapturedPSP    int64  `json:"capturedPSP"`
 	CapturedMinor  int64  `json:"capturedMinor"`
-	RefundedStripe int64  `json:"refundedStripe"`
+	RefundedPSP    int64  `json:"refundedPSP"`
 	RefundedMinor  int64  `json:"refundedMinor"`
 }
 
@@ -91,14 +99,15 @@ func (s *Simulator) books(ref, attempt string) Books {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := Books{Payments: []PaymentBooks{}, Unplaced: listed(s.unplaced), Skipped: s.skipped, Totals: []TotalBooks{}}
+	b.Faults = maps.Clone(s.tally)
 	totals := map[string]*TotalBooks{}
 	now := s.opts.Now()
 	for _, p := range s.order {
-		if ref != "" && p.ref != ref || attempt != "" && p.metadata["attempt"] != attempt {
+		if ref != "" && p.ref != ref || attempt != "" && p.attempt != attempt {
 			continue
 		}
-		p.expire(now)
-		one := bookOf(p)
+		s.catchUp(p, now)
+		one := s.bookOf(p)
 		b.Payments = append(b.Payments, one)
 		if totals[one.Currency] == nil {
 			totals[one.Currency] = &TotalBooks{Currency: one.Currency}
@@ -108,23 +117,24 @@ func (s *Simulator) books(ref, attempt string) Books {
 	for _, currency := range slices.Sorted(maps.Keys(totals)) {
 		b.Totals = append(b.Totals, *totals[currency])
 	}
+	b.Webhooks = s.webhookBooks()
 	return b
 }
 
-func bookOf(p *payment) PaymentBooks {
+func (s *Simulator) bookOf(p *payment) PaymentBooks {
 	refunded := p.refunded()
 	b := PaymentBooks{
-		Ref: p.ref, Attempt: p.metadata["attempt"], Token: p.token, Currency: strings.ToUpper(p.currency), Status: p.status,
-		AmountStripe: p.amount, AmountMinor: isoMinor(p.amount, p.currency),
-		AuthorizedStripe: p.authorized, AuthorizedMinor: isoMinor(p.authorized, p.currency),
-		CapturedStripe: p.captured, CapturedMinor: isoMinor(p.captured, p.currency),
-		RefundedStripe: refunded, RefundedMinor: isoMinor(refunded, p.currency),
-		Voided: p.voided, Expired: p.expired, Authorizations: p.authorizations, Charges: len(p.captures),
+		Ref: p.ref, Attempt: p.attempt, Token: p.token, Currency: strings.ToUpper(p.currency), Status: p.status,
+		AmountPSP: p.amount, AmountMinor: s.dialect.isoMinor(p.amount, p.currency),
+		AuthorizedPSP: p.authorized, AuthorizedMinor: s.dialect.isoMinor(p.authorized, p.currency),
+		CapturedPSP: p.captured, CapturedMinor: s.dialect.isoMinor(p.captured, p.currency),
+		RefundedPSP: refunded, RefundedMinor: s.dialect.isoMinor(refunded, p.currency),
+		Voided: p.voided, Expired: p.expired, Authorizations: p.authorizations, Charges: charges(p),
 		Captures: listed(p.captures), Refunds: []RefundBooks{}, Calls: listed(p.calls), Metadata: maps.Clone(p.metadata),
 	}
 	for _, r := range p.refunds {
 		b.Refunds = append(b.Refunds, RefundBooks{Ref: r.ref, Key: r.key, Status: r.status,
-			AmountStripe: r.amount, AmountMinor: isoMinor(r.amount, p.currency)})
+			AmountPSP: r.amount, AmountMinor: s.dialect.isoMinor(r.amount, p.currency)})
 	}
 	return b
 }
@@ -136,9 +146,9 @@ func (t *TotalBooks) add(p PaymentBooks) {
 	t.Payments++
 	t.Authorizations += p.Authorizations
 	t.Charges += p.Charges
-	t.CapturedStripe += p.CapturedStripe
+	t.CapturedPSP += p.CapturedPSP
 	t.CapturedMinor += p.CapturedMinor
-	t.RefundedStripe += p.RefundedStripe
+	t.RefundedPSP += p.RefundedPSP
 	t.RefundedMinor += p.RefundedMinor
 	for _, r := range p.Refunds {
 		if r.Status == refundSucceeded {
@@ -147,17 +157,53 @@ func (t *TotalBooks) add(p PaymentBooks) {
 	}
 }
 
-// isoMinor converts the PSP's unit to ISO minor units, for the few currencies where they differ. An amount that is no
-// whole number of minor units (ISK 150 at the PSP is 1.50 krónur) becomes -1: no books can agree with it.
-func isoMinor(amount int64, currency string) int64 {
-	switch strings.ToUpper(currency) {
-	case "ISK", "UGX":
-		if amount%100 != 0 {
-			return -1
+// charges counts the captures that stand.
+func charges(p *payment) (n int) {
+	for _, c := range p.captures {
+		if !c.Failed {
+			n++
 		}
-		return amount / 100
-	case "MGA":
-		return amount * 100
 	}
-	return amount
+	return n
+}
+
+// The kinds of movements.
+const (
+	MovementCapture         = "capture"
+	MovementCaptureReversed = "capture_reversed"
+	MovementRefund          = "refund"
+	MovementRefundReversed  = "refund_reversed"
+)
+
+// Movement is one line of money, as a settlement file lists it: what was taken is positive, what was given back negative.
+type Movement struct {
+	At          time.Time `json:"at"`
+	Kind        string    `json:"kind"`
+	Payment     string    `json:"payment"` // the PSP's reference
+	Ref         string    `json:"ref"`     // of the capture (Adyen) or refund
+	Key         string    `json:"key"`     // the idempotency key that caused it
+	Currency    string    `json:"currency"`
+	AmountPSP   int64     `json:"amountPSP"`
+	AmountMinor int64     `json:"amountMinor"`
+}
+
+// Movements returns all money that moved from time from to before time to, payments oldest first, each in its own order.
+func (s *Simulator) Movements(from, to time.Time) []Movement {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []Movement{}
+	for _, p := range s.order {
+		for _, m := range p.movements {
+			if m.at.Before(from) || !m.at.Before(to) {
+				continue
+			}
+			sign, amount := int64(1), m.amount
+			if amount < 0 {
+				sign, amount = -1, -amount
+			}
+			list = append(list, Movement{At: m.at, Kind: m.kind, Payment: p.ref, Ref: m.ref, Key: m.key, Currency: strings.ToUpper(p.currency),
+				AmountPSP: m.amount, AmountMinor: sign * s.dialect.isoMinor(amount, p.currency)})
+		}
+	}
+	return list
 }

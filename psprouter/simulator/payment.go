@@ -2,7 +2,7 @@ package simulator
 
 import "time"
 
-// Stripe's words for where a payment stands.
+// Where a payment stands, in Stripe's words for both dialects.
 const (
 	statusNeedsMethod  = "requires_payment_method"
 	statusNeedsConfirm = "requires_confirmation"
@@ -15,12 +15,13 @@ const (
 
 // payment is one payment and all money that it moved, in the PSP's unit.
 type payment struct {
-	ref, charge, token, currency string
+	ref, charge, token, currency string // the currency in lower case
+	attempt                      string // our own reference: Stripe metadata "attempt", Adyen reference
 	amount                       int64
-	manual                       bool // captured by a call of its own
+	live, manual                 bool // manual: captured by a call of its own
 	status                       string
 	metadata                     map[string]string
-	created                      time.Time
+	created, expires             time.Time
 	canceledAt                   time.Time
 	cancelReason                 string
 	returnURL                    string
@@ -35,26 +36,47 @@ type payment struct {
 	voided         bool
 	expired        bool
 	pending        *pendingMove
+	timed          []timedEnd
+	movements      []movement
 	hiddenUntil    time.Time
+	held           *task // a notice that waits for the next one to overtake it
 	calls          []CallBooks
 }
 
 // pendingMove is what a processing payment will do when it is settled.
 type pendingMove struct {
-	op     string
-	key    string
-	amount int64
-	final  bool
+	op, key        string
+	ref, reference string // Adyen: of the modification, theirs and ours
+	amount         int64
+	final          bool
+	endsBadly      bool // by itself
+}
+
+// timedEnd is what a payment does by itself: a pending move or refund ends, or a success is taken back.
+type timedEnd struct {
+	at         time.Time
+	move       *pendingMove
+	refund     *refund
+	capture    int // of the capture that fails; -1 = none
+	succeeded  bool
+	wasPending bool // the refund's end, not its return
+}
+
+// movement is one taking or giving back of money, as a settlement file lists it; giving back is negative.
+type movement struct {
+	at             time.Time
+	kind, key, ref string
+	amount         int64
 }
 
 // refund is one refund; its status is Stripe's word.
 type refund struct {
-	ref, key string
-	payment  *payment
-	amount   int64
-	status   string
-	metadata map[string]string
-	created  time.Time
+	ref, key, reference string // reference is ours, at Adyen
+	payment             *payment
+	amount              int64
+	status              string
+	metadata            map[string]string
+	created             time.Time
 }
 
 const (
@@ -84,91 +106,21 @@ func (p *payment) refunded() (sum int64) {
 	return sum
 }
 
-// expire releases an authorization that ran out. It is called before anything looks at p, so no timer is needed.
-func (p *payment) expire(now time.Time) {
-	if p.status != statusAuthorized || now.Before(p.created.Add(authorizationLife)) {
-		return
+// expire releases an authorization that ran out at time at; false if there is none to release.
+func (p *payment) expire(at time.Time) bool {
+	if p.status != statusAuthorized {
+		return false
 	}
 	p.expired = true
 	if p.captured > 0 {
 		p.status = statusSucceeded
-		return
+		return true
 	}
-	p.status, p.cancelReason, p.canceledAt = statusCanceled, "automatic", p.created.Add(authorizationLife)
-}
-
-// authorize is the card's answer to a confirmed payment.
-func (p *payment) authorize(key string, e effect) {
-	p.declined = nil
-	switch e {
-	case approve:
-		p.approve(key)
-	case decline:
-		reason := declineOf(p.token)
-		p.status, p.declined = statusNeedsMethod, &reason
-	case pend:
-		p.status, p.pending = statusProcessing, &pendingMove{op: opAuthorize, key: key}
-	case act:
-		p.status, p.pending = statusNeedsAction, &pendingMove{op: opAuthorize, key: key}
-	}
-}
-
-func (p *payment) approve(key string) {
-	p.authorized = p.amount
-	p.authorizations++
-	p.status = statusAuthorized
-	if !p.manual {
-		p.capture(key, p.amount, true)
-	}
-}
-
-// capture moves amount; final releases the rest. The caller has checked what is capturable.
-func (p *payment) capture(key string, amount int64, final bool) {
-	p.captures = append(p.captures, CaptureBooks{Key: key, AmountStripe: amount, AmountMinor: isoMinor(amount, p.currency)})
-	p.captured += amount
-	p.status = statusAuthorized
-	if final {
-		p.status = statusSucceeded
-	}
+	p.status, p.cancelReason, p.canceledAt = statusCanceled, "automatic", at
+	return true
 }
 
 func (p *payment) void(now time.Time, reason string) {
 	p.voided, p.status, p.canceledAt, p.cancelReason = p.authorized > 0, statusCanceled, now, reason
-}
-
-// settle ends a processing payment. A failed capture or void leaves the authorization as it was.
-func (p *payment) settle(succeeded bool, now time.Time) bool {
-	move := p.pending
-	if move == nil {
-		return false
-	}
 	p.pending = nil
-	switch {
-	case move.op == opAuthorize && succeeded:
-		p.approve(move.key)
-	case move.op == opAuthorize:
-		reason := declineOf("")
-		p.status, p.declined = statusNeedsMethod, &reason
-	case !succeeded:
-		p.status = statusAuthorized
-	case move.op == opCapture:
-		p.capture(move.key, move.amount, move.final)
-	default:
-		p.void(now, "requested_by_customer")
-	}
-	return true
-}
-
-// settle ends a refund: a pending one either way, and a succeeded one may still be returned by the bank.
-func (r *refund) settle(succeeded bool) bool {
-	switch {
-	case r.status == refundPending && succeeded:
-		r.status = refundSucceeded
-	case r.status != refundFailed && !succeeded:
-		r.status = refundFailed
-		r.payment.refunding -= r.amount
-	default:
-		return false
-	}
-	return true
 }

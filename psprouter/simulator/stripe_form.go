@@ -47,7 +47,7 @@ func checkNames(form url.Values, known []string) *answer {
 }
 
 // amountIn reads a positive amount in the PSP's unit: digits alone, no sign, point or exponent.
-func (s *Simulator) amountIn(form url.Values, name string) (int64, *answer) {
+func (s *stripeDialect) amountIn(form url.Values, name string) (int64, *answer) {
 	text := form.Get(name)
 	if text == "" {
 		return 0, invalid("parameter_missing", name, "Missing required param: "+name+".")

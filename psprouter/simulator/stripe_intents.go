@@ -8,7 +8,7 @@ import (
 )
 
 // createIntent serves POST /v1/payment_intents. The caller holds the lock.
-func (s *Simulator) createIntent(r *request, e effect) answer {
+func (s *stripeDialect) createIntent(r *request, b behaviour) answer {
 	p, bad := s.newPayment(r)
 	if bad != nil {
 		return *bad
@@ -21,11 +21,11 @@ func (s *Simulator) createIntent(r *request, e effect) answer {
 		return *invalid("parameter_missing", "payment_method", "A payment needs a payment_method to be confirmed.")
 	}
 	s.admitPayment(p)
-	return s.confirm(r, p, e)
+	return s.confirm(r, p, b)
 }
 
 // newPayment reads a payment from the form; it is not in the books yet.
-func (s *Simulator) newPayment(r *request) (*payment, *answer) {
+func (s *stripeDialect) newPayment(r *request) (*payment, *answer) {
 	bad := checkNames(r.form, createParams)
 	amount, bad2 := s.amountIn(r.form, "amount")
 	currency, bad3 := currencyIn(r.form)
@@ -36,8 +36,9 @@ func (s *Simulator) newPayment(r *request) (*payment, *answer) {
 		return nil, bad
 	}
 	p := &payment{
-		currency: currency, amount: amount, manual: manual, metadata: metadata, created: s.opts.Now(),
-		token: r.form.Get("payment_method"), returnURL: r.form.Get("return_url"), status: statusNeedsConfirm,
+		currency: currency, amount: amount, manual: manual, metadata: metadata, created: s.opts.Now(), live: s.opts.Live,
+		attempt: metadata["attempt"],
+		token:   r.form.Get("payment_method"), returnURL: r.form.Get("return_url"), status: statusNeedsConfirm,
 	}
 	if p.token == "" {
 		p.status = statusNeedsMethod
@@ -45,8 +46,8 @@ func (s *Simulator) newPayment(r *request) (*payment, *answer) {
 	return p, nil
 }
 
-func (s *Simulator) admitPayment(p *payment) {
-	p.ref = s.newID("pi_")
+func (s *stripeDialect) admitPayment(p *payment) {
+	p.ref = s.newRef(kindPayment)
 	s.payments[p.ref] = p
 	s.order = append(s.order, p)
 }
@@ -70,7 +71,7 @@ func checkToken(token string) *answer {
 }
 
 // confirmIntent serves POST /v1/payment_intents/{id}/confirm. The caller holds the lock.
-func (s *Simulator) confirmIntent(r *request, e effect) answer {
+func (s *stripeDialect) confirmIntent(r *request, b behaviour) answer {
 	p := r.payment
 	bad := cmp.Or(checkNames(r.form, confirmParams), checkToken(r.form.Get("payment_method")))
 	switch {
@@ -86,22 +87,20 @@ func (s *Simulator) confirmIntent(r *request, e effect) answer {
 	if p.token == "" {
 		return *invalid("parameter_missing", "payment_method", "A payment needs a payment_method to be confirmed.")
 	}
-	return s.confirm(r, p, e)
+	return s.confirm(r, p, b)
 }
 
 // confirm asks the simulated card. A payment that needs its buyer while the caller wants none of that is declined.
-func (s *Simulator) confirm(r *request, p *payment, e effect) answer {
+func (s *stripeDialect) confirm(r *request, p *payment, b behaviour) answer {
 	refuseAction, bad := boolIn(r.form, "error_on_requires_action", false)
 	if bad != nil {
 		return *bad
 	}
-	p.charge = s.newID("ch_")
-	if e == act && refuseAction {
-		p.authorize(r.key, decline)
-		p.declined = &declineReason{"authentication_required", "authentication_required", "Your card requires authentication."}
-	} else {
-		p.authorize(r.key, e)
+	p.charge = s.newRef(kindCharge)
+	if b.effect == act && refuseAction {
+		b.effect, b.kind = decline, "authentication"
 	}
+	s.authorize(p, r.key, b)
 	if p.declined != nil {
 		intent := renderIntent(p, expands(r.form))
 		return kept(http.StatusPaymentRequired, map[string]any{"error": declineError(p, intent)}, p, true)
@@ -110,7 +109,7 @@ func (s *Simulator) confirm(r *request, p *payment, e effect) answer {
 }
 
 // captureIntent serves POST /v1/payment_intents/{id}/capture. The caller holds the lock.
-func (s *Simulator) captureIntent(r *request, e effect) answer {
+func (s *stripeDialect) captureIntent(r *request, b behaviour) answer {
 	p := r.payment
 	if p == nil {
 		return *missing("payment_intent", r.path)
@@ -127,20 +126,16 @@ func (s *Simulator) captureIntent(r *request, e effect) answer {
 	case amount > p.capturable():
 		return keptError(p, stripeError{Type: typeInvalid, Code: "amount_too_large", Param: "amount_to_capture",
 			Message: fmt.Sprintf("The amount to capture is above the %d capturable.", p.capturable())})
-	case e == decline:
+	case b.effect == decline:
 		return refused(p)
 	}
 	maps.Copy(p.metadata, metadata)
-	if e == pend {
-		p.status, p.pending = statusProcessing, &pendingMove{op: opCapture, key: r.key, amount: amount, final: final}
-	} else {
-		p.capture(r.key, amount, final)
-	}
+	s.capture(p, pendingMove{op: opCapture, key: r.key, amount: amount, final: final, endsBadly: b.endsBadly}, b)
 	return kept(http.StatusOK, renderIntent(p, expands(r.form)), p, true)
 }
 
 // captureIn reads a capture's parameters; no amount means all that is left.
-func (s *Simulator) captureIn(r *request) (amount int64, final bool, metadata map[string]string, bad *answer) {
+func (s *stripeDialect) captureIn(r *request) (amount int64, final bool, metadata map[string]string, bad *answer) {
 	bad = checkNames(r.form, captureParams)
 	final, bad2 := boolIn(r.form, "final_capture", true)
 	metadata, bad3 := metadataIn(r.form)
@@ -153,7 +148,7 @@ func (s *Simulator) captureIn(r *request) (amount int64, final bool, metadata ma
 }
 
 // cancelIntent serves POST /v1/payment_intents/{id}/cancel. The caller holds the lock.
-func (s *Simulator) cancelIntent(r *request, e effect) answer {
+func (s *stripeDialect) cancelIntent(r *request, b behaviour) answer {
 	p := r.payment
 	if p == nil {
 		return *missing("payment_intent", r.path)
@@ -166,15 +161,10 @@ func (s *Simulator) cancelIntent(r *request, e effect) answer {
 	default:
 		return unexpected(p, "canceled")
 	}
-	switch {
-	case e == decline:
+	if b.effect == decline {
 		return refused(p)
-	case e == pend && p.status == statusAuthorized:
-		p.status, p.pending = statusProcessing, &pendingMove{op: opVoid, key: r.key}
-	default:
-		p.pending = nil
-		p.void(s.opts.Now(), r.form.Get("cancellation_reason"))
 	}
+	s.void(p, pendingMove{op: opVoid, key: r.key, amount: p.amount, endsBadly: b.endsBadly}, r.form.Get("cancellation_reason"), b)
 	return kept(http.StatusOK, renderIntent(p, expands(r.form)), p, true)
 }
 

@@ -12,34 +12,16 @@ import (
 	"time"
 )
 
-// get serves a look-up: it changes nothing but expiries, and has no faults of its own. find is called under the lock.
-func (s *Simulator) get(find func(*http.Request) answer) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if refusal := s.authenticate(r); refusal != nil {
-			send(w, r, *refusal, answered)
-			return
-		}
-		s.wait(s.latency())
-		send(w, r, s.locked(find, r), answered)
-	}
-}
-
-func (s *Simulator) locked(find func(*http.Request) answer, r *http.Request) answer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return find(r)
-}
-
 func found(body any) answer { return answer{status: http.StatusOK, body: encode(body)} }
 
 // visible brings a payment up to date and tells whether look-ups see it yet.
 func (s *Simulator) visible(p *payment) bool {
 	now := s.opts.Now()
-	p.expire(now)
+	s.catchUp(p, now)
 	return !now.Before(p.hiddenUntil)
 }
 
-func (s *Simulator) retrieveIntent(r *http.Request) answer {
+func (s *stripeDialect) retrieveIntent(r *http.Request) answer {
 	p := s.payments[r.PathValue("id")]
 	if p == nil || !s.visible(p) {
 		return *missing("payment_intent", r.PathValue("id"))
@@ -47,7 +29,7 @@ func (s *Simulator) retrieveIntent(r *http.Request) answer {
 	return found(renderIntent(p, expands(r.URL.Query())))
 }
 
-func (s *Simulator) retrieveRefund(r *http.Request) answer {
+func (s *stripeDialect) retrieveRefund(r *http.Request) answer {
 	one := s.refunds[r.PathValue("id")]
 	if one == nil {
 		return *missing("refund", r.PathValue("id"))
@@ -56,7 +38,7 @@ func (s *Simulator) retrieveRefund(r *http.Request) answer {
 }
 
 // listIntents serves GET /v1/payment_intents: strongly consistent, newest first, filtered by creation time.
-func (s *Simulator) listIntents(r *http.Request) answer {
+func (s *stripeDialect) listIntents(r *http.Request) answer {
 	query := r.URL.Query()
 	window, bad := createdIn(query)
 	if bad = cmp.Or(checkNames(query, listParams), bad); bad != nil {
@@ -84,7 +66,7 @@ func renderIntents(page []*payment, query url.Values) []*wireIntent {
 	return data
 }
 
-func (s *Simulator) listRefunds(r *http.Request) answer {
+func (s *stripeDialect) listRefunds(r *http.Request) answer {
 	query := r.URL.Query()
 	window, bad := createdIn(query)
 	if bad = cmp.Or(checkNames(query, listParams), bad); bad != nil {
@@ -114,7 +96,7 @@ func (s *Simulator) listRefunds(r *http.Request) answer {
 }
 
 // searchIntents serves GET /v1/payment_intents/search. Clauses are joined by AND.
-func (s *Simulator) searchIntents(r *http.Request) answer {
+func (s *stripeDialect) searchIntents(r *http.Request) answer {
 	query := r.URL.Query()
 	clauses, bad := clausesIn(query.Get("query"))
 	limit, bad2 := limitIn(query)

@@ -7,7 +7,7 @@ import (
 )
 
 // createRefund serves POST /v1/refunds. The caller holds the lock.
-func (s *Simulator) createRefund(r *request, e effect) answer {
+func (s *stripeDialect) createRefund(r *request, b behaviour) answer {
 	p := r.payment
 	if bad := checkNames(r.form, refundParams); bad != nil {
 		return *bad
@@ -28,16 +28,16 @@ func (s *Simulator) createRefund(r *request, e effect) answer {
 	case amount > p.refundable():
 		return keptError(p, stripeError{Type: typeInvalid, Param: "amount",
 			Message: fmt.Sprintf("Refund amount (%d) is greater than unrefunded amount on charge (%d)", amount, p.refundable())})
-	case e == decline:
+	case b.effect == decline:
 		return keptError(p, stripeError{Type: typeInvalid, Code: "charge_disputed", Charge: p.charge,
 			Message: "The charge has been charged back and cannot be refunded."})
 	}
-	made := s.addRefund(p, r.key, amount, metadata, e)
+	made := s.refundMove(p, refund{ref: s.newRef(kindRefund), key: r.key, amount: amount, metadata: metadata}, b)
 	return kept(http.StatusOK, renderRefund(made), p, true)
 }
 
 // refundIn reads a refund's parameters; no amount means all that is left.
-func (s *Simulator) refundIn(r *request) (int64, map[string]string, *answer) {
+func (s *stripeDialect) refundIn(r *request) (int64, map[string]string, *answer) {
 	metadata, bad := metadataIn(r.form)
 	amount := r.payment.refundable()
 	var bad2 *answer
@@ -45,16 +45,4 @@ func (s *Simulator) refundIn(r *request) (int64, map[string]string, *answer) {
 		amount, bad2 = s.amountIn(r.form, "amount")
 	}
 	return amount, metadata, cmp.Or(bad, bad2)
-}
-
-func (s *Simulator) addRefund(p *payment, key string, amount int64, metadata map[string]string, e effect) *refund {
-	made := &refund{ref: s.newID("re_"), key: key, payment: p, amount: amount, status: refundSucceeded,
-		metadata: metadata, created: s.opts.Now()}
-	if e == pend {
-		made.status = refundPending
-	}
-	p.refunding += amount
-	p.refunds = append(p.refunds, made)
-	s.refunds[made.ref] = made
-	return made
 }

@@ -68,8 +68,8 @@ func TestOfficialClient(t *testing.T) {
 		t.Errorf("decline: %v", err)
 	}
 	total := r.Books().Totals[0]
-	if want := (TotalBooks{Currency: "USD", Payments: 2, Authorizations: 1, Charges: 1, Refunds: 1, CapturedStripe: 3000, CapturedMinor: 3000,
-		RefundedStripe: 1200, RefundedMinor: 1200}); total != want {
+	if want := (TotalBooks{Currency: "USD", Payments: 2, Authorizations: 1, Charges: 1, Refunds: 1, CapturedPSP: 3000, CapturedMinor: 3000,
+		RefundedPSP: 1200, RefundedMinor: 1200}); total != want {
 		t.Errorf("totals %+v, want %+v", total, want)
 	}
 }

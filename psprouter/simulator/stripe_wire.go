@@ -41,31 +41,6 @@ func missing(kind, id string) *answer {
 		Message: fmt.Sprintf("No such %s: '%s'", kind, id)})
 }
 
-// nothing is no answer at all: the connection ends.
-func nothing() answer { return answer{} }
-
-func notProcessed() answer {
-	a := fail(http.StatusServiceUnavailable, stripeError{Type: typeAPI, Message: "The service is unavailable; nothing was processed."})
-	a.header = map[string]string{NotProcessedHeader: "true"}
-	return *a
-}
-
-func limited() answer {
-	a := fail(http.StatusTooManyRequests, stripeError{Type: typeInvalid, Code: "rate_limit", Message: "Too many requests."})
-	a.header = map[string]string{"Stripe-Rate-Limited-Reason": "global-rate"}
-	return *a
-}
-
-func lockTimeout() answer {
-	return *fail(http.StatusTooManyRequests, stripeError{Type: typeInvalid, Code: "lock_timeout",
-		Message: "This object cannot be accessed right now because another API request or Stripe process is accessing it."})
-}
-
-func unknownURL(w http.ResponseWriter, r *http.Request) {
-	send(w, r, *fail(http.StatusNotFound, stripeError{Type: typeInvalid,
-		Message: fmt.Sprintf("Unrecognized request URL (%s: %s).", r.Method, r.URL.Path)}), answered)
-}
-
 // encode cannot fail: all that we encode is strings and integers.
 func encode(v any) []byte {
 	body, err := json.Marshal(v)
@@ -169,7 +144,7 @@ type wireList struct {
 
 // renderIntent shows a payment as it is now. The caller holds the lock.
 func renderIntent(p *payment, expandCharge bool) *wireIntent {
-	w := &wireIntent{
+	w := &wireIntent{Livemode: p.live,
 		ID: p.ref, Object: "payment_intent", Amount: p.amount, AmountCapturable: p.capturable(), AmountReceived: p.captured,
 		CanceledAt: unixOrNull(p.canceledAt), CancellationReason: textOrNull(p.cancelReason),
 		CaptureMethod: captureMethod(p), ClientSecret: p.ref + "_secret_sim", ConfirmationMethod: "automatic",
@@ -207,7 +182,7 @@ func declineError(p *payment, intent *wireIntent) *stripeError {
 
 func renderCharge(p *payment) wireCharge {
 	w := wireCharge{
-		ID: p.charge, Object: "charge", Amount: p.amount, AmountCaptured: p.captured, AmountRefunded: p.refunding,
+		ID: p.charge, Object: "charge", Livemode: p.live, Amount: p.amount, AmountCaptured: p.captured, AmountRefunded: p.refunding,
 		Captured: p.captured > 0, Created: p.created.Unix(), Currency: p.currency, Metadata: p.metadata,
 		Paid: p.authorized > 0, PaymentIntent: p.ref, Refunded: p.captured > 0 && p.refundable() == 0, Status: "succeeded",
 		PaymentMethodDetails: wireMethodDetails{Type: "card", Card: wireCard{
@@ -219,7 +194,7 @@ func renderCharge(p *payment) wireCharge {
 	case p.pending != nil && p.authorized == 0:
 		w.Status = "pending"
 	case p.status == statusAuthorized:
-		w.PaymentMethodDetails.Card.CaptureBefore = unixOrNull(p.created.Add(authorizationLife))
+		w.PaymentMethodDetails.Card.CaptureBefore = unixOrNull(p.expires)
 	}
 	return w
 }

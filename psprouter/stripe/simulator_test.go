@@ -404,7 +404,7 @@ func TestC025OnTheWire(t *testing.T) {
 		b.want(row.m.String(), out, psprouter.Approved)
 		all := b.sim.Books().Payments
 		p := all[len(all)-1]
-		if p.CapturedStripe != row.stripe || p.CapturedMinor != row.m.Minor || p.Currency != string(row.m.Currency) {
+		if p.CapturedPSP != row.stripe || p.CapturedMinor != row.m.Minor || p.Currency != string(row.m.Currency) {
 			t.Errorf("%v: %+v", row.m, p)
 		}
 	}
