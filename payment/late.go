@@ -66,6 +66,8 @@ func learn(s shard.Snapshot, posted []shard.PostedEntry, attemptID string, f fac
 		return settleReturn(s.Payment, a, f.outcome, at)
 	case a.Status == Pending:
 		return settle(s, attemptID, f.outcome, at, lifetime)
+	case a.Status != Succeeded && a.Detail == returnedText: // its success was taken back: to hear of it again is no news
+		return shard.Change{}, Answer{}, errClosed
 	case a.Status != Succeeded && f.outcome.Class() == psprouter.Approved:
 		return late(s, a, f.outcome, at)
 	}

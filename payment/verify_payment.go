@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"paygrid/ledger"
 	"paygrid/psprouter"
@@ -72,7 +73,7 @@ func fits(p shard.Payment) bool {
 		return p.Captured > 0 && p.Captured < p.Authorized
 	case CapturePending:
 		return p.Captured < p.Authorized
-	case Voided, Expired:
+	case Voided, Expired, CaptureFailed:
 		return p.Captured == 0 && p.Released == p.Authorized
 	}
 	return p.Captured == 0 && p.Released == 0
@@ -86,8 +87,11 @@ var pendingBy = map[shard.Status]string{AuthPending: AttemptAuthorize, RequiresA
 func (r *Report) states(b *books) {
 	pending := map[string]int{}
 	for _, a := range b.attempts {
-		if a.Status == Pending {
-			r.Pending++
+		if a.Status != Pending {
+			continue
+		}
+		r.Pending++
+		if returns(a) == "" {
 			pending[a.Kind]++
 		}
 	}
@@ -102,14 +106,33 @@ func (r *Report) states(b *books) {
 	}
 }
 
-// successes: a payment has the one successful authorization, or the failure, that its state follows from.
+// givenBack names the late successes of a payment, each with the attempt of our own that gives it back.
+func (b *books) givenBack() map[string]shard.Attempt {
+	out := map[string]shard.Attempt{}
+	for _, a := range b.attempts {
+		if id := returns(a); id != "" {
+			out[id] = a
+		}
+	}
+	return out
+}
+
+// successes: a payment has the one successful authorization, or the failure, that its state follows from. A late success
+// that is given back is the failure that it was taken for.
 func (r *Report) successes(b *books) {
 	p := b.payment
 	ends := map[string]map[shard.Status]int{AttemptAuthorize: {}, AttemptVoid: {}}
+	late := b.givenBack()
 	for _, a := range b.attempts {
-		if ends[a.Kind] != nil {
-			ends[a.Kind][a.Status]++
+		if ends[a.Kind] == nil || returns(a) != "" {
+			continue
 		}
+		if _, back := late[a.ID]; back && a.Status == Succeeded {
+			ends[a.Kind][FailedEnd]++
+			ends[a.Kind][NotSent]++
+			continue
+		}
+		ends[a.Kind][a.Status]++
 	}
 	want := 1
 	switch p.Status {
@@ -128,11 +151,12 @@ func (r *Report) successes(b *books) {
 	}
 }
 
-// refunds: every refund and its attempt have the same end and amount, and no refund attempt is without its refund.
+// refunds: every refund and its attempt have the same end and amount, and no refund attempt is without its refund. A refund
+// that succeeded late and found nothing left to refund stays failed; what the PSP paid is posted out of suspense.
 func (r *Report) refunds(b *books) {
 	attempts := map[string]shard.Attempt{}
 	for _, a := range b.attempts {
-		if a.Kind == AttemptRefund {
+		if a.Kind == AttemptRefund && returns(a) == "" {
 			attempts[a.ID] = a
 		}
 	}
@@ -140,7 +164,7 @@ func (r *Report) refunds(b *books) {
 		a, ok := attempts[x.AttemptID]
 		delete(attempts, x.AttemptID)
 		ended := a.Status
-		if ended == NotSent {
+		if ended == NotSent || (ended == Succeeded && unplaced(x, a)) {
 			ended = FailedEnd
 		}
 		if !ok || ended != x.Status || a.Amount != x.Amount {
@@ -152,24 +176,26 @@ func (r *Report) refunds(b *books) {
 	}
 }
 
+// unplaced tells that a refund succeeded at the PSP after it was closed here, with nothing left to take it from.
+func unplaced(x shard.Refund, a shard.Attempt) bool {
+	return x.Status == FailedEnd && a.Status == Succeeded && strings.HasPrefix(a.Detail, latePrefix)
+}
+
 // postings: every success that moved money has its one entry, every entry its success, and each account has of it what the
 // running totals say.
 func (r *Report) postings(b *books) {
-	p := b.payment
-	want := map[string]int64{}
-	for _, a := range b.attempts {
-		takes := a.Kind == AttemptCapture || (a.Kind == AttemptAuthorize && CaptureMode(p.CaptureMode) == Automatic)
-		if takes && a.Status == Succeeded {
-			want["capture:"+a.ID] = a.Amount
-		}
-	}
-	for _, x := range b.refunds {
-		if x.Status == Succeeded {
-			want["refund:"+x.ID] = x.Amount
+	want := b.wanted()
+	taken := map[string]bool{} // entries whose success the PSP took back
+	for _, e := range b.entries {
+		if e.Kind == ledger.EntryCaptureReturn || e.Kind == ledger.EntryRefundReturn {
+			taken[e.Reverses] = true
 		}
 	}
 	for _, e := range b.entries {
-		r.entry(p, e.Entry, want)
+		total := r.entry(b.payment, e.Entry)
+		if e.Reverses == "" && want[e.ID] != total && !taken[e.ID] {
+			r.find("L5", e.ID, "posts %d, what succeeded is %d", total, want[e.ID])
+		}
 		delete(want, e.ID)
 	}
 	for _, id := range slices.Sorted(maps.Keys(want)) {
@@ -178,21 +204,53 @@ func (r *Report) postings(b *books) {
 	r.shares(b)
 }
 
-func (r *Report) entry(p shard.Payment, e ledger.Entry, want map[string]int64) {
+// wanted are the entries that follow from what succeeded, by their IDs, with what each moves.
+func (b *books) wanted() map[string]int64 {
+	want, late := map[string]int64{}, b.givenBack()
+	attempts := map[string]shard.Attempt{}
+	for _, a := range b.attempts {
+		attempts[a.ID] = a
+		if a.Status != Succeeded {
+			continue
+		}
+		undo, back := late[a.ID]
+		takes := a.Kind == AttemptCapture || (a.Kind == AttemptAuthorize && CaptureMode(b.payment.CaptureMode) == Automatic)
+		switch {
+		case back && undo.Kind == AttemptRefund:
+			want[string(ledger.EntryLateCharge)+":"+a.ID] = a.Amount
+		case back:
+		case takes:
+			want[string(ledger.EntryCapture)+":"+a.ID] = a.Amount
+		case returns(a) != "" && a.Kind == AttemptRefund:
+			want[string(ledger.EntryLateRefund)+":"+a.ID] = a.Amount
+		}
+	}
+	for _, x := range b.refunds {
+		switch {
+		case x.Status == Succeeded:
+			want[string(ledger.EntryRefund)+":"+x.ID] = x.Amount
+		case unplaced(x, attempts[x.AttemptID]):
+			want[string(ledger.EntryLateRefund)+":"+x.AttemptID] = x.Amount
+		}
+	}
+	return want
+}
+
+// entry checks an entry by itself and returns what it moves, 0 for one that is not sound.
+func (r *Report) entry(p shard.Payment, e ledger.Entry) int64 {
 	if err := e.Check(); err != nil {
 		r.find("L1", e.ID, "%v", err)
-		return
+		return 0
 	}
 	if e.Currency != p.Currency {
 		r.find("L2", e.ID, "is in %s, its payment in %s", e.Currency, p.Currency)
 	}
 	total, _ := e.Total() // Check has added it up
-	if e.Kind != ledger.EntryReversal && want[e.ID] != total {
-		r.find("L5", e.ID, "posts %d, what succeeded is %d", total, want[e.ID])
-	}
+	return total
 }
 
-// shares: per account, the captures and refunds posted are the running totals; refunds under way are counted there too.
+// shares: per account, the captures and refunds posted, less what was taken back, are the running totals; refunds under way
+// are counted there too.
 func (r *Report) shares(b *books) {
 	captured, refunded := map[ledger.Account]int64{}, map[ledger.Account]int64{}
 	receivable := ledger.PSPReceivable(b.payment.PSP)
@@ -201,8 +259,12 @@ func (r *Report) shares(b *books) {
 			switch {
 			case e.Kind == ledger.EntryCapture && x.Debit == receivable:
 				captured[x.Credit] += x.Minor
+			case e.Kind == ledger.EntryCaptureReturn && x.Credit == receivable:
+				captured[x.Debit] -= x.Minor
 			case e.Kind == ledger.EntryRefund && x.Credit == receivable:
 				refunded[x.Debit] += x.Minor
+			case e.Kind == ledger.EntryRefundReturn && x.Debit == receivable:
+				refunded[x.Credit] -= x.Minor
 			}
 		}
 	}
@@ -229,7 +291,7 @@ func (r *Report) reversals(b *books) {
 		entries[e.ID] = e.Entry
 	}
 	for _, e := range b.entries {
-		if e.Kind != ledger.EntryReversal {
+		if e.Reverses == "" {
 			continue
 		}
 		mirror, err := entries[e.Reverses].Reversal(e.ID, e.Reason, e.Actor)
@@ -290,7 +352,8 @@ func (r *Report) key(k shard.Key, b *books) {
 		return
 	}
 	kind := Kind(k.AnswerKind)
-	if !slices.Contains(answersTo[a.Status], kind) && !(a.Kind == AttemptAuthorize && kind == KindActionRequired) {
+	retold := strings.HasPrefix(a.Detail, latePrefix) || a.Detail == returnedText // the first answer stands all the same
+	if !retold && !slices.Contains(answersTo[a.Status], kind) && !(a.Kind == AttemptAuthorize && kind == KindActionRequired) {
 		r.find("P6", where, "ended as %s; its key's answer says %s", a.Status, kind)
 	}
 	var body struct {
