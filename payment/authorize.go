@@ -142,11 +142,19 @@ func (s *Service) replay(ctx context.Context, key shard.Key, meaning [32]byte) (
 		answer.Replayed = true
 		return answer, nil
 	}
-	snapshot, err := s.shards.Snapshot(ctx, key.PaymentID)
-	if err != nil {
+	// The key is read again after the payment: an outcome committed meanwhile is seen with its answer, never without.
+	found, err := s.shards.Find(ctx, key.PaymentID, key.KeyRef)
+	switch {
+	case err != nil:
 		return Answer{}, unavailable(err)
+	case found.Key != nil && found.Key.AnswerKind != "":
+		answer := storedAnswer(*found.Key)
+		answer.Replayed = true
+		return answer, nil
+	case found.Missing:
+		return Answer{}, notFound(key.PaymentID)
 	}
-	return processing(snapshot, key.SubjectID)
+	return processing(found.Snapshot, key.SubjectID)
 }
 
 // processing shows what is known of a call that has no outcome yet: the payment, or the refund that the call made.
