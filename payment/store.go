@@ -7,6 +7,13 @@ import (
 	"paygrid/shard"
 )
 
+// Books is what Verify reads: every row of every shard, and the sums that a shard keeps beside its postings.
+type Books interface {
+	ShardNames() []string
+	Walk(ctx context.Context, shardName string, visit func(shard.Span) error) error
+	WrongSums(ctx context.Context, shardName string) ([]string, error)
+}
+
 // Store is what the commands and workers ask of the shards. It has two implementations: shard.Cluster on real databases,
 // and the in-memory specification that simulations run on; a differential test holds them equal. Each method's contract
 // stands on shard.Cluster's.
@@ -39,4 +46,7 @@ type Store interface {
 	PingAny(ctx context.Context) error
 }
 
-var _ Store = (*shard.Cluster)(nil)
+var (
+	_ Store = (*shard.Cluster)(nil)
+	_ Books = (*shard.Cluster)(nil)
+)

@@ -67,14 +67,14 @@ func (r *Report) find(invariant, where, format string, args ...any) {
 // Verify walks all shards and compares amounts, states, attempts, refunds, entries, events, keys and sums with each other,
 // and with the witness's books unless moved is nil. It knows nothing of how they came about. Each span of buckets is read
 // from one snapshot; the witness's books must stand still meanwhile.
-func Verify(ctx context.Context, shards *shard.Cluster, moved []Moved) (*Report, error) {
+func Verify(ctx context.Context, shards Books, moved []Moved) (*Report, error) {
 	r := &Report{}
 	witness := map[string]Moved{}
 	for _, w := range moved {
 		r.witness(witness, w)
 	}
 	var owned [shard.Buckets]int
-	for _, name := range shards.Map().Names() {
+	for _, name := range shards.ShardNames() {
 		r.Shards++
 		err := shards.Walk(ctx, name, func(span shard.Span) error {
 			for _, b := range span.Buckets {
