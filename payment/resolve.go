@@ -119,7 +119,7 @@ func visibility(psp psprouter.PSP) time.Duration {
 // answer that is no absence ends their row.
 func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, owner string, f psprouter.Finding) error {
 	now := s.now()
-	r := shard.Recheck{AttemptID: a.ID, Owner: owner, NextAt: now.Add(backOff(d.Checks)), Detail: clip(f.Outcome.Reason), Absent: d.Absent,
+	r := shard.Recheck{AttemptID: a.ID, Owner: owner, NextAt: now.Add(backOff(s.config.Recheck, d.Checks)), Detail: clip(f.Outcome.Reason), Absent: d.Absent,
 		Escalated: d.Escalated}
 	psp, known := s.psps.ByName(a.PSP)
 	switch {
@@ -144,13 +144,13 @@ func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, own
 	return err
 }
 
-// backOff is 30 s, 1, 2, 4, … 30 minutes, jittered over its upper quarter.
-func backOff(checks int32) time.Duration {
+// backOff doubles from first to 30 minutes, jittered over its upper quarter.
+func backOff(first time.Duration, checks int32) time.Duration {
 	d := longestRecheck
-	if checks < 6 {
-		d = firstRecheck << checks
+	if checks < 30 {
+		d = min(first<<checks, longestRecheck)
 	}
-	return d - rand.N(d/4)
+	return d - rand.N(d/4+1)
 }
 
 // inquire asks the PSP. An attempt of our own that gives money back is sent again under its key while that is safe: it may

@@ -18,6 +18,8 @@ type Config struct {
 	PSPTimeout time.Duration
 	// CheckAfter is when a pending attempt is first asked about by the resolver. 1 min.
 	CheckAfter time.Duration
+	// Recheck is the first pause between two checks of a pending attempt; it doubles up to 30 minutes. 30 s.
+	Recheck time.Duration
 	// AuthorizationLifetime is used where the PSP does not say when an authorization runs out. 7 days.
 	AuthorizationLifetime time.Duration
 	// MaxInFlight is how many commands may be under way at once; more are refused with CodeUnavailable. 10,000.
@@ -36,6 +38,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CheckAfter <= 0 {
 		c.CheckAfter = time.Minute
+	}
+	if c.Recheck <= 0 {
+		c.Recheck = firstRecheck
 	}
 	if c.AuthorizationLifetime <= 0 {
 		c.AuthorizationLifetime = 7 * 24 * time.Hour

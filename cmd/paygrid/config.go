@@ -5,23 +5,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"paygrid/psprouter"
 	"paygrid/router"
 )
 
 // routerConfig is what a router process must know, as the JSON file of serve router --config. Durations are milliseconds.
 type routerConfig struct {
-	Map          string         `json:"map"` // the shard map's file
-	Clients      []clientConfig `json:"clients"`
-	Stripe       *stripeConfig  `json:"stripe"`
-	PSPTimeoutMS int64          `json:"pspTimeoutMs"` // how long a PSP's answer is waited for; 10000
-	CheckAfterMS int64          `json:"checkAfterMs"` // when a pending attempt is first asked about; 60000
-	StatementMS  int64          `json:"statementMs"`  // how long one statement may take before it is read back; 5000
-	DrainDelayMS int64          `json:"drainDelayMs"` // not ready, but serving; 0
-	WorkEveryMS  int64          `json:"workEveryMs"`  // between rounds of background work in this process; 0 = none
-	Lanes        int            `json:"lanes"`        // statements of one shard under way at once; 4
-	Serializable bool           `json:"serializable"` // SERIALIZABLE on PostgreSQL too
+	Map          string          `json:"map"` // the shard map's file
+	Clients      []clientConfig  `json:"clients"`
+	Stripe       *stripeConfig   `json:"stripe"`
+	Adyen        *adyenConfig    `json:"adyen"`
+	Rules        psprouter.Rules `json:"rules"`        // which PSP a payment goes to; empty: the first with a token
+	PSPTimeoutMS int64           `json:"pspTimeoutMs"` // how long a PSP's answer is waited for; 10000
+	CheckAfterMS int64           `json:"checkAfterMs"` // when a pending attempt is first asked about; 60000
+	RecheckMS    int64           `json:"recheckMs"`    // the first pause between two checks, which then doubles; 30000
+	VisibleMS    int64           `json:"visibleMs"`    // how long a PSP's having no record proves nothing; 900000
+	StatementMS  int64           `json:"statementMs"`  // how long one statement may take before it is read back; 5000
+	DrainDelayMS int64           `json:"drainDelayMs"` // not ready, but serving; 0
+	WorkEveryMS  int64           `json:"workEveryMs"`  // between rounds of background work in this process; 0 = none
+	Lanes        int             `json:"lanes"`        // statements of one shard under way at once; 4
+	Serializable bool            `json:"serializable"` // SERIALIZABLE on PostgreSQL too
 }
 
 // clientConfig is a caller of the API. The key is stored hashed: sha256sum of its text.
@@ -38,6 +44,24 @@ type stripeConfig struct {
 	SecretKey          string `json:"secretKey"`
 	SeveralCaptures    bool   `json:"severalCaptures"`
 	NotProcessedHeader string `json:"notProcessedHeader"`
+	// WebhookSecrets are all that are valid now; WebhookSecretsEnv names an environment variable with a comma-separated list.
+	WebhookSecrets    []string `json:"webhookSecrets"`
+	WebhookSecretsEnv string   `json:"webhookSecretsEnv"`
+	Live              bool     `json:"live"`
+}
+
+// adyenConfig is one Adyen merchant account. Secrets are named as in stripeConfig.
+type adyenConfig struct {
+	BaseURL            string   `json:"baseUrl"`
+	APIKeyEnv          string   `json:"apiKeyEnv"`
+	APIKey             string   `json:"apiKey"`
+	MerchantAccount    string   `json:"merchantAccount"`
+	ReturnURL          string   `json:"returnUrl"`
+	SeveralCaptures    bool     `json:"severalCaptures"`
+	NotProcessedHeader string   `json:"notProcessedHeader"`
+	HMACKeys           []string `json:"hmacKeys"`
+	HMACKeysEnv        string   `json:"hmacKeysEnv"`
+	Live               bool     `json:"live"`
 }
 
 func readConfig(path string) (routerConfig, error) {
@@ -56,8 +80,8 @@ func readConfig(path string) (routerConfig, error) {
 		return c, fmt.Errorf("%s: map: name the shard map's file", path)
 	case len(c.Clients) == 0:
 		return c, fmt.Errorf("%s: clients: name at least one", path)
-	case c.Stripe == nil:
-		return c, fmt.Errorf("%s: stripe: no PSP is configured", path)
+	case c.Stripe == nil && c.Adyen == nil:
+		return c, fmt.Errorf("%s: stripe, adyen: no PSP is configured", path)
 	}
 	return c, nil
 }
@@ -79,15 +103,25 @@ func (c routerConfig) clients() []router.Client {
 	return out
 }
 
-func (c stripeConfig) secret() (string, error) {
-	if c.SecretKeyEnv == "" {
-		return c.SecretKey, nil
+// secret is the value of the environment variable that name names, or plain where none is named.
+func secret(field, name, plain string) (string, error) {
+	if name == "" {
+		return plain, nil
 	}
-	secret := os.Getenv(c.SecretKeyEnv)
-	if secret == "" {
-		return "", fmt.Errorf("stripe: the environment variable %s is empty", c.SecretKeyEnv)
+	value := os.Getenv(name)
+	if value == "" {
+		return "", fmt.Errorf("%s: the environment variable %s is empty", field, name)
 	}
-	return secret, nil
+	return value, nil
+}
+
+// secrets is the same for a list, comma-separated in the environment.
+func secrets(field, name string, plain []string) ([]string, error) {
+	if name == "" {
+		return plain, nil
+	}
+	value, err := secret(field, name, "")
+	return strings.Split(value, ","), err
 }
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

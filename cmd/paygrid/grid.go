@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"paygrid/payment"
+	"paygrid/psprouter"
 	"paygrid/psprouter/simulator"
 	"paygrid/schema"
 	"paygrid/schema/localdb"
@@ -28,9 +29,13 @@ import (
 
 // The dev cluster's fixed names.
 const (
-	devStripeKey = "sk_test_paygrid"
-	shopA        = "tk_shop_a"
-	shopB        = "tk_shop_b"
+	devStripeKey  = "sk_test_paygrid"
+	devStripeHook = "whsec_test"
+	devAdyenKey   = "adyen_test_paygrid"
+	devAdyenHook  = "A1B2C3D4E5F60718293A4B5C6D7E8F90A1B2C3D4E5F60718293A4B5C6D7E8F90"
+	devMerchant   = "ShopEUMain"
+	shopA         = "tk_shop_a"
+	shopB         = "tk_shop_b"
 )
 
 // gridOptions say how big a cluster on this machine is.
@@ -43,6 +48,11 @@ type gridOptions struct {
 	PSPTimeout time.Duration
 	Latency    time.Duration // of the simulated PSP
 	WorkEvery  time.Duration // 0 = no background work
+	Webhooks   bool          // the simulated PSPs send webhooks
+	Visible    time.Duration // how long a PSP's having no record proves nothing; 0 = 15 min
+	Recheck    time.Duration // the first pause between two checks; 0 = 30 s
+	Seed       uint64        // of the simulated PSPs; 0 = from the clock
+	Rules      psprouter.Rules
 	Log        *slog.Logger
 	EngineLog  io.Writer
 
@@ -63,8 +73,10 @@ type grid struct {
 	URLs       []string
 	MapPath    string
 	ConfigPath string
-	Sim        *simulator.Simulator
+	Sim        *simulator.Simulator // Stripe
 	SimURL     string
+	Adyen      *simulator.Simulator
+	AdyenURL   string
 	Nodes      []*node
 	Admin      map[string]string // shard -> URL of the owner of its tables
 
@@ -170,39 +182,70 @@ func (g *grid) start(ctx context.Context, o gridOptions) error {
 	if now == nil {
 		now = time.Now
 	}
-	sim, err := simulator.New(simulator.Options{Now: now, Seed: uint64(time.Now().UnixNano()), SecretKey: devStripeKey,
-		LatencyMin: o.Latency, LatencyMax: o.Latency})
-	if err != nil {
-		return err
-	}
-	g.Sim = sim
-	simListener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	g.SimURL = "http://" + simListener.Addr().String()
-	config := devConfig(g, o)
-	if err := config.write(g.ConfigPath); err != nil {
-		return errors.Join(err, simListener.Close())
-	}
 	listeners, err := listenAll(o.Listen, o.Routers)
 	if err != nil {
-		return errors.Join(err, simListener.Close())
+		return err
+	}
+	for _, l := range listeners {
+		g.URLs = append(g.URLs, "http://"+l.Addr().String())
+	}
+	sims, err := g.simulators(o, now)
+	if err != nil {
+		return errors.Join(err, closeAll(listeners))
+	}
+	config := devConfig(g, o)
+	if err := config.write(g.ConfigPath); err != nil {
+		return errors.Join(err, closeAll(listeners), closeAll(sims))
 	}
 	for n := range listeners {
-		g.URLs = append(g.URLs, "http://"+listeners[n].Addr().String())
 		node, err := newNode(ctx, config, nodeOptions{Instance: n, Log: o.Log, Now: now, Pause: o.Pause})
 		if err != nil {
-			return errors.Join(err, simListener.Close())
+			return errors.Join(err, closeAll(listeners), closeAll(sims))
 		}
 		g.Nodes = append(g.Nodes, node)
 	}
-	g.run(ctx, simListener, listeners)
+	g.run(ctx, sims, listeners)
 	return g.Nodes[0].service.Ready(ctx)
 }
 
+// simulators makes a Stripe and an Adyen, each with a listener of its own.
+func (g *grid) simulators(o gridOptions, now func() time.Time) ([]net.Listener, error) {
+	sims, err := listenAll("127.0.0.1:0", 2)
+	if err != nil {
+		return nil, err
+	}
+	g.SimURL, g.AdyenURL = "http://"+sims[0].Addr().String(), "http://"+sims[1].Addr().String()
+	options := simulator.Options{Now: now, Seed: cmp.Or(o.Seed, uint64(time.Now().UnixNano())), LatencyMin: o.Latency, LatencyMax: o.Latency,
+		SeveralCaptures: true, Live: true}
+	stripe, adyen := options, options
+	stripe.Dialect, stripe.SecretKey, stripe.WebhookSecrets = simulator.DialectStripe, devStripeKey, []string{devStripeHook}
+	adyen.Dialect, adyen.SecretKey, adyen.WebhookSecrets = simulator.DialectAdyen, devAdyenKey, []string{devAdyenHook}
+	adyen.MerchantAccount = devMerchant
+	if o.Webhooks {
+		for _, url := range g.URLs {
+			stripe.Webhooks = append(stripe.Webhooks, simulator.Target{URL: url + "/v1/webhooks/stripe"})
+			adyen.Webhooks = append(adyen.Webhooks, simulator.Target{URL: url + "/v1/webhooks/adyen"})
+		}
+	}
+	var errs [2]error
+	g.Sim, errs[0] = simulator.New(stripe)
+	g.Adyen, errs[1] = simulator.New(adyen)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, errors.Join(err, closeAll(sims))
+	}
+	return sims, nil
+}
+
+func closeAll(listeners []net.Listener) error {
+	var errs []error
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // run joins the routers first and the simulator after them, so that commands under way can still end.
-func (g *grid) run(ctx context.Context, simListener net.Listener, listeners []net.Listener) {
+func (g *grid) run(ctx context.Context, sims, listeners []net.Listener) {
 	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	simCtx, stopSim := context.WithCancel(context.WithoutCancel(ctx))
 	routers, ctx := errgroup.WithContext(ctx)
@@ -210,7 +253,8 @@ func (g *grid) run(ctx context.Context, simListener net.Listener, listeners []ne
 		routers.Go(func() error { return g.Nodes[n].run(ctx, l) })
 	}
 	var sim errgroup.Group
-	sim.Go(func() error { return g.Sim.Serve(simCtx, simListener) })
+	sim.Go(func() error { return g.Sim.Serve(simCtx, sims[0]) })
+	sim.Go(func() error { return g.Adyen.Serve(simCtx, sims[1]) })
 	go func() {
 		defer close(g.done)
 		err := routers.Wait()
@@ -250,9 +294,12 @@ func (g *grid) stopEngine() error {
 func devConfig(g *grid, o gridOptions) routerConfig {
 	return routerConfig{Map: g.MapPath, PSPTimeoutMS: o.PSPTimeout.Milliseconds(), StatementMS: o.Statement.Milliseconds(),
 		CheckAfterMS: o.CheckAfter.Milliseconds(), WorkEveryMS: o.WorkEvery.Milliseconds(), Serializable: o.Serializable,
-		Clients: []clientConfig{{ID: "shop_a", KeySHA256: sha256Hex(shopA)}, {ID: "shop_b", KeySHA256: sha256Hex(shopB)}},
-		Stripe: &stripeConfig{BaseURL: g.SimURL, SecretKey: devStripeKey, SeveralCaptures: true,
-			NotProcessedHeader: simulator.NotProcessedHeader}}
+		Clients:   []clientConfig{{ID: "shop_a", KeySHA256: sha256Hex(shopA)}, {ID: "shop_b", KeySHA256: sha256Hex(shopB)}},
+		RecheckMS: o.Recheck.Milliseconds(), VisibleMS: o.Visible.Milliseconds(), Rules: o.Rules,
+		Stripe: &stripeConfig{BaseURL: g.SimURL, SecretKey: devStripeKey, SeveralCaptures: true, WebhookSecrets: []string{devStripeHook},
+			Live: true, NotProcessedHeader: simulator.NotProcessedHeader},
+		Adyen: &adyenConfig{BaseURL: g.AdyenURL + "/v71", APIKey: devAdyenKey, MerchantAccount: devMerchant, SeveralCaptures: true,
+			HMACKeys: []string{devAdyenHook}, Live: true, ReturnURL: "https://shop.example/return", NotProcessedHeader: simulator.NotProcessedHeader}}
 }
 
 func sha256Hex(s string) string {

@@ -14,8 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"paygrid/payment"
-	"paygrid/psprouter"
-	"paygrid/psprouter/stripe"
 	"paygrid/router"
 	"paygrid/shard"
 )
@@ -45,7 +43,7 @@ const mapInterval = time.Second
 func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	psps, closePSPs, err := newPSPs(c)
+	psps, closePSPs, err := newPSPs(c, o.Now, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +53,7 @@ func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) 
 		return nil, err
 	}
 	service, err := payment.New(shards, psps, payment.Config{PSPTimeout: milliseconds(c.PSPTimeoutMS),
-		CheckAfter: milliseconds(c.CheckAfterMS), Now: o.Now, Log: o.Log, Registry: registry, Pause: o.Pause})
+		CheckAfter: milliseconds(c.CheckAfterMS), Recheck: milliseconds(c.RecheckMS), Now: o.Now, Log: o.Log, Registry: registry, Pause: o.Pause})
 	if err != nil {
 		shards.Close()
 		return nil, err
@@ -69,20 +67,6 @@ func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) 
 	owner := fmt.Sprintf("%s-%d-%d", host, os.Getpid(), o.Instance)
 	return &node{shards: shards, service: service, router: front, closePSPs: closePSPs, config: c, log: o.Log,
 		work: payment.Work{Service: service, Owner: owner, Every: milliseconds(c.WorkEveryMS)}}, nil
-}
-
-// newPSPs makes the adapters; the function closes their connections once no call is under way.
-func newPSPs(c routerConfig) (*psprouter.Router, func(), error) {
-	secret, err := c.Stripe.secret()
-	if err != nil {
-		return nil, nil, err
-	}
-	adapter, err := stripe.New(stripe.Config{BaseURL: c.Stripe.BaseURL, SecretKey: secret, Timeout: milliseconds(c.PSPTimeoutMS),
-		SeveralCaptures: c.Stripe.SeveralCaptures, NotProcessedHeader: c.Stripe.NotProcessedHeader})
-	if err != nil {
-		return nil, nil, err
-	}
-	return psprouter.NewRouter(adapter), adapter.Close, nil
 }
 
 // drainTimeout bounds the wait for commands whose caller has left.
