@@ -185,8 +185,8 @@ func routeError(err error) *Error {
 	}
 	var unavailable *psprouter.UnavailableError
 	if errors.As(err, &unavailable) {
-		return &Error{Code: CodePSPUnavailable, Detail: "no PSP of this payment can be asked now; nothing was charged", RetryIn: unavailable.RetryIn,
-			Remedy: "repeat with the same idempotency key after the time given", Err: err}
+		return &Error{Code: CodePSPUnavailable, Detail: "no PSP of this payment can be asked now; nothing was charged",
+			RetryIn: unavailable.RetryIn, Remedy: "repeat with the same idempotency key after the time given", Err: err}
 	}
 	return &Error{Code: CodeNoPSP, Field: "/paymentMethod", Detail: "no PSP of ours has a token of this payment method",
 		Remedy: "send a token of a PSP that this cluster uses", Err: err}

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"paygrid/ledger"
 	"paygrid/psprouter"
@@ -173,6 +174,10 @@ func TestRouteErrors(t *testing.T) {
 	e := wantError(t, routeError(amount), CodeAmountNotSupported, "/amount/minor", -1)
 	if !errors.Is(e, amount) || !strings.Contains(e.Error(), "multiple of 10") {
 		t.Errorf("%v", e)
+	}
+	closed := &psprouter.UnavailableError{PSP: "stripe", RetryIn: 7 * time.Second, Why: "stripe: breaker open"}
+	if e = wantError(t, routeError(closed), CodePSPUnavailable, "", -1); e.RetryIn != 7*time.Second || !errors.Is(e, closed) {
+		t.Errorf("%+v", e)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestC011bCallersWhoLeave(t *testing.T) {
 			open = append(open, mustChoose(t, r, both(1000)))
 		}
 		for n, c := range open {
-			time.Sleep(50 * time.Millisecond)
+			pass(50 * time.Millisecond)
 			if n%2 == 0 {
 				c.Done(UnknownByUs("the caller left"))
 			} else {
@@ -90,7 +90,7 @@ func TestC011cOpenRefusesAtOnce(t *testing.T) {
 		if time.Since(start) != 0 || u.PSP != "stripe" || u.RetryIn != openFor {
 			t.Fatalf("refused after %s with %+v", time.Since(start), u)
 		}
-		time.Sleep(4 * time.Second)
+		pass(4 * time.Second)
 		if _, err = r.Choose(both(1000)); wantUnavailable(t, err).RetryIn != 6*time.Second {
 			t.Fatalf("after 4 s: %+v", err)
 		}
@@ -109,7 +109,7 @@ func TestC011dOneProbeUntilItHasFinished(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := bubbled(t)
 				trip(t, r)
-				time.Sleep(openFor + time.Millisecond)
+				pass(openFor + time.Millisecond)
 				wantBreaker(t, r, "half-open")
 				probes, refused := storm(r, 200, time.Second, probe.out)
 				if len(probes) != 1 || refused != 199 {
@@ -139,7 +139,7 @@ func storm(r *Router, n int, takes time.Duration, out Outcome) (asked []Choice, 
 			}
 			asked = append(asked, c)
 			mu.Unlock()
-			time.Sleep(takes)
+			pass(takes)
 			c.Done(out)
 		})
 	}
@@ -155,7 +155,7 @@ func TestProbeOutcomes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := bubbled(t)
 				trip(t, r)
-				time.Sleep(openFor + time.Millisecond)
+				pass(openFor + time.Millisecond)
 				probe := mustChoose(t, r, both(1000))
 				_, err := r.Choose(both(1000))
 				wantUnavailable(t, err)
@@ -189,7 +189,7 @@ func TestInquiriesPassAnyBreaker(t *testing.T) {
 		wantBreaker(t, r, "open")
 		inFlight.Done(ApprovedAs("an answer of before")) // of another generation: it says nothing of now
 		wantBreaker(t, r, "open")
-		time.Sleep(openFor + time.Millisecond)
+		pass(openFor + time.Millisecond)
 		for range 50 {
 			ask(UnknownBecause("time-out"))
 		}
@@ -220,7 +220,7 @@ func TestBreakersAreOfOneOperation(t *testing.T) {
 				done(AcceptedAs("r"))
 			}
 		}
-		time.Sleep(openFor + time.Millisecond)
+		pass(openFor + time.Millisecond)
 		_, done, err := r.Permit("stripe", OpRefund)
 		if err != nil {
 			t.Fatal("a refund cannot probe its own breaker:", err)
@@ -228,6 +228,31 @@ func TestBreakersAreOfOneOperation(t *testing.T) {
 		done(AcceptedAs("r"))
 		if s := breakerOf(r, OpRefund); s.Breaker != "closed" {
 			t.Fatal(s)
+		}
+	})
+}
+
+// What a breaker refuses uses up nothing of the rate: inquiries go on.
+func TestRefusedCallsCostNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := configured(t, Rules{PSPs: []Rule{{Name: "stripe", Weight: 1, RatePerSecond: 100, Burst: 20}}}, time.Now, "stripe")
+		for range 10 {
+			_, done, err := r.Permit("stripe", OpCapture)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done(UnknownBecause("time-out"))
+		}
+		for range 100 {
+			_, _, err := r.Permit("stripe", OpCapture)
+			if u := wantUnavailable(t, err); u.Why != "stripe CAPTURE: breaker open" {
+				t.Fatal(u)
+			}
+		}
+		for n := range 10 {
+			if _, _, err := r.Permit("stripe", OpInquiry); err != nil {
+				t.Fatalf("inquiry %d: %v", n, err)
+			}
 		}
 	})
 }
@@ -257,7 +282,7 @@ func TestBreakerRatio(t *testing.T) {
 				calls(t, r, c.good, ApprovedAs("r"))
 				for range c.bad {
 					mustChoose(t, r, both(1000)).Done(NotSentBecause("not processed"))
-					time.Sleep(c.apart)
+					pass(c.apart)
 				}
 				if got := breakerOf(r, OpAuthorize).Breaker == "open"; got != c.open {
 					t.Fatalf("open = %v, want %v", got, c.open)
@@ -289,7 +314,7 @@ func TestOutageOfOneOfTwo(t *testing.T) {
 			t.Errorf("%d payments met the outage before the breaker opened, want 10", lost)
 		}
 		down = false
-		time.Sleep(openFor + time.Millisecond)
+		pass(openFor + time.Millisecond)
 		back := 0
 		for range 200 {
 			if pay() == "stripe" {

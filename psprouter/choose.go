@@ -123,7 +123,7 @@ func (r *Router) look(w Wish, tried []string, now time.Time) *field {
 			f.unsupported(p, err)
 			continue
 		}
-		if why, wait := p.closedFor(OpAuthorize, now); why != "" {
+		if why, wait := p.closedFor(now); why != "" {
 			r.metrics.passedOver(p.name, why)
 			f.unavailable(p, why, wait)
 			continue

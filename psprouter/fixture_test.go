@@ -21,6 +21,9 @@ func (c *clock) now() time.Time { return c.at }
 
 func noon() *clock { return &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
 
+// pass lets that much time pass; only for virtual time.
+func pass(d time.Duration) { <-time.After(d) }
+
 // seeded is repeatable chance; not for several goroutines.
 func seeded(seed uint64) func(int64) int64 { return rand.New(rand.NewPCG(seed, 1)).Int64N }
 

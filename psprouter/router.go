@@ -57,7 +57,8 @@ func NewRouter(psps ...PSP) *Router {
 // NewConfigured returns a router by rules. now is the clock of rates and limits; pick returns an evenly distributed number
 // from 0 to n-1, and both are called by many at once. registry may be nil. It returns a *RulesError for a rule that breaks
 // its range, names no adapter, or is missing.
-func NewConfigured(rules Rules, now func() time.Time, pick func(n int64) int64, registry prometheus.Registerer, psps ...PSP) (*Router, error) {
+func NewConfigured(rules Rules, now func() time.Time, pick func(n int64) int64, registry prometheus.Registerer,
+	psps ...PSP) (*Router, error) {
 	if now == nil || pick == nil {
 		return nil, errors.New("psprouter: NewConfigured needs a clock and a source of chance")
 	}
@@ -99,7 +100,8 @@ func (r *Router) addPaths(psps []PSP) error {
 	}
 	for n, p := range byRule {
 		if p == nil {
-			return &RulesError{Field: fmt.Sprintf("psps[%d].name", n), Why: fmt.Sprintf("no adapter is named %q: configure it or remove the rule", r.rules.PSPs[n].Name)}
+			return &RulesError{Field: fmt.Sprintf("psps[%d].name", n),
+				Why: fmt.Sprintf("no adapter is named %q: configure it or remove the rule", r.rules.PSPs[n].Name)}
 		}
 		r.paths = append(r.paths, p)
 	}
@@ -117,16 +119,15 @@ func (r *Router) newPath(p PSP, rule Rule) *path {
 // drainedWait is when a caller may come back to a drained PSP; nobody knows how long a person takes.
 const drainedWait = 30 * time.Second
 
-// closedFor tells why a PSP cannot be asked for a new call now and when to come back; "" means that it can.
-func (p *path) closedFor(operation string, now time.Time) (why string, wait time.Duration) {
-	fresh := operation == OpAuthorize
-	if drained := p.drained.Load(); fresh && drained != nil {
+// closedFor tells why a PSP cannot be asked for a new payment now and when to come back; "" means that it can.
+func (p *path) closedFor(now time.Time) (why string, wait time.Duration) {
+	if drained := p.drained.Load(); drained != nil {
 		return "drained: " + *drained, drainedWait
 	}
-	if why, wait := p.gates[operation].closedFor(now); why != "" {
+	if why, wait := p.gates[OpAuthorize].closedFor(now); why != "" {
 		return why, wait
 	}
-	if wait := p.limiter.peek(now, fresh); wait > 0 {
+	if wait := p.limiter.peek(now, true); wait > 0 {
 		return whyLimited, wait
 	}
 	return "", 0

@@ -131,7 +131,8 @@ func (r Rules) check() error {
 	}
 	for n, rule := range r.PSPs {
 		at := fmt.Sprintf("psps[%d].", n)
-		figures = append(figures, figure{at + "weight", rule.Weight, 1, maxWeight}, figure{at + "costBasisPoints", rule.CostBasisPoints, 0, allBasis},
+		figures = append(figures,
+			figure{at + "weight", rule.Weight, 1, maxWeight}, figure{at + "costBasisPoints", rule.CostBasisPoints, 0, allBasis},
 			figure{at + "ratePerSecond", rule.RatePerSecond, 0, maxRate}, figure{at + "burst", rule.Burst, 0, maxRate})
 		if err := rule.check(at); err != nil {
 			return err
