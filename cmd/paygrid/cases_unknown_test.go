@@ -135,3 +135,51 @@ func (g *testGrid) wantCaptured(t *testing.T, key, orderID, order string) {
 		t.Errorf("%s was charged %d times", orderID, charges)
 	}
 }
+
+// TestOutcomes: what each thing that a PSP can do to an authorization means to the caller, the payment and the books.
+func TestOutcomes(t *testing.T) {
+	cases := []struct {
+		token         string
+		status        int
+		state         string
+		charges, kept int // at the PSP: money taken, payments that it knows of
+	}{
+		{"pm_ok", http.StatusCreated, "CAPTURED", 1, 1},
+		{"pm_decline", http.StatusPaymentRequired, "DECLINED", 0, 1},
+		{"pm_card_chargeDeclinedExpiredCard", http.StatusPaymentRequired, "DECLINED", 0, 1},
+		{"pm_ok_drop", http.StatusAccepted, "PROCESSING", 1, 1},
+		{"pm_hidden_1s", http.StatusAccepted, "PROCESSING", 1, 1},
+		{"pm_500_charged", http.StatusAccepted, "PROCESSING", 1, 1},
+		{"pm_never", http.StatusAccepted, "PROCESSING", 0, 0},
+		{"pm_pending", http.StatusAccepted, "PROCESSING", 0, 1},
+		{"pm_503", http.StatusServiceUnavailable, "FAILED", 0, 0},
+		{"pm_3ds", http.StatusOK, "REQUIRES_ACTION", 0, 1},
+		{"pm_card_authenticationRequired", http.StatusPaymentRequired, "DECLINED", 0, 1}, // no returnUrl: nobody can act
+	}
+	inBothLevels(t, gridOptions{}, func(t *testing.T, g *testGrid) {
+		for _, c := range cases {
+			before, kept := g.tally(), len(g.Sim.Books().Payments)
+			order := p10("o-"+c.token, c.token, "automatic")
+			if c.state == "REQUIRES_ACTION" {
+				order = strings.Replace(order, "{", `{"returnUrl":"https://shop.example/back",`, 1)
+			}
+			first := g.callers[0].pay(t, "k-"+c.token, order).want(t, c.status)
+			if first.Status != c.state || (c.state == "REQUIRES_ACTION") != (first.RedirectURL != "") || (c.state == "DECLINED") != (first.DeclineCode != "") {
+				t.Errorf("%s: want %s, got %s", c.token, c.state, first)
+			}
+			again := g.callers[1].pay(t, "k-"+c.token, order).want(t, c.status)
+			if again.ID != first.ID || again.replayed == (c.state == "PROCESSING") {
+				t.Errorf("%s: first %s, again (replayed: %v) %s", c.token, first, again.replayed, again)
+			}
+			after := g.tally()
+			if after.Charges-before.Charges != c.charges || after.Calls-before.Calls != 1 || len(g.Sim.Books().Payments)-kept != c.kept {
+				t.Errorf("%s: the PSP saw %+v, before %+v", c.token, after, before)
+			}
+			if c.state == "CAPTURED" {
+				g.callers[0].wantCAP10(t, first.ID)
+				continue
+			}
+			g.callers[0].wantLines(t, first.ID, 0, lines{})
+		}
+	})
+}

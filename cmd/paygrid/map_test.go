@@ -2,11 +2,14 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,7 +104,35 @@ func TestStaleMap(t *testing.T) {
 		if n := g.count(t, "shard-3", `SELECT count(*) FROM payments WHERE payment_id = $1`, first.ID); n != 1 {
 			t.Errorf("%d payments on the bucket's shard", n)
 		}
+		g.wantNoGuess(t, old, key, first.ID)
 	})
+}
+
+// wantNoGuess: a router that only has the old map knows that it does not know. It never says that a payment is not there.
+func (g *testGrid) wantNoGuess(t *testing.T, old []byte, key, id string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "old.json")
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lost, before := g.addRouter(t, func(c *routerConfig) { c.Map = path }), g.tally()
+	together(4, func(i int) {
+		r := reply{}
+		switch i {
+		case 0:
+			r = lost.get(t, "/v1/payments/"+id)
+		case 1:
+			r = lost.get(t, "/v1/payments/"+id+"/ledger")
+		case 2:
+			r = lost.post(t, "/v1/payments/"+id+"/refunds", "k-refund", eur(1000))
+		case 3:
+			r = lost.pay(t, key, p10("o-other", "pm_ok", "automatic"))
+		}
+		r.wantCode(t, http.StatusServiceUnavailable, payment.CodeUnavailable)
+	})
+	if got := g.tally(); got != before {
+		t.Errorf("the PSP was called: %+v, before %+v", got, before)
+	}
 }
 
 // TestMapThatCannotBeUsed: the router keeps the map it has.
@@ -140,6 +171,75 @@ func TestShardDown(t *testing.T) {
 		c.post(t, capture, "k-capture", eur(10000)).want(t, http.StatusOK)
 		if got := g.tally(); got.Charges != 3 {
 			t.Errorf("the PSP saw %+v", got)
+		}
+		g.lostMeanwhile(t, c, proxies["shard-2"])
+	})
+}
+
+// lostMeanwhile cuts the shard while the PSP is being asked: the outcome cannot be committed, and the caller is told that it
+// is not known.
+func (g *testGrid) lostMeanwhile(t *testing.T, c caller, p *proxy) {
+	t.Helper()
+	key, order := g.keyOn(t, "shard-2", "meanwhile"), p10("o-meanwhile", "pm_slow_ok_1s", "automatic")
+	answer := make(chan reply)
+	go func() { answer <- c.pay(t, key, order) }()
+	eventually(t, "the PSP is being asked", func() bool { return len(g.callers[0].byOrder(t, "o-meanwhile")) == 1 })
+	p.cut()
+	first := (<-answer).want(t, http.StatusAccepted)
+	p.mend(t)
+	if again := c.pay(t, key, order).want(t, http.StatusAccepted); again.ID != first.ID {
+		t.Errorf("want payment %s, got %s", first.ID, again)
+	}
+	if got := g.tally(); got.Charges != 4 || got.Calls != 5 {
+		t.Errorf("the PSP saw %+v", got)
+	}
+}
+
+// TestShardFlickers breaks every connection to two shards again and again under 64 callers, so that commits end in doubt.
+// Each key has one payment and at most one charge all the same, and every acknowledged one is there.
+func TestShardFlickers(t *testing.T) {
+	const callers, each, cuts = 64, 6, 8
+	inBothLevels(t, gridOptions{Routers: 1}, func(t *testing.T, g *testGrid) {
+		c, proxies := g.behindProxies(t, time.Second)
+		var answered atomic.Int64
+		var mu, cutting sync.Mutex
+		acknowledged := map[string]reply{}
+		flicker := func() {
+			cutting.Lock()
+			defer cutting.Unlock()
+			for _, name := range []string{"shard-1", "shard-4"} {
+				proxies[name].cut()
+				proxies[name].mend(t)
+			}
+		}
+		together(callers, func(i int) {
+			for k := range each {
+				key := fmt.Sprintf("k-flicker-%d-%d", i, k)
+				r := c.pay(t, key, p10("o-"+key, "pm_ok", "automatic"))
+				if answered.Add(1)%(callers*each/cuts) == 0 {
+					flicker()
+				}
+				if !r.ok() {
+					r.wantCode(t, http.StatusServiceUnavailable, payment.CodeUnavailable)
+					continue
+				}
+				mu.Lock()
+				acknowledged[key] = r
+				mu.Unlock()
+			}
+		})
+		for i := range callers {
+			for k := range each {
+				key := fmt.Sprintf("k-flicker-%d-%d", i, k)
+				again, first := g.callers[0].pay(t, key, p10("o-"+key, "pm_ok", "automatic")), acknowledged[key]
+				if !again.ok() || (first.ok() && again.ID != first.ID) || (first.status == http.StatusCreated && string(again.raw) != string(first.raw)) {
+					t.Errorf("%s: acknowledged %s, now %s", key, first, again)
+				}
+			}
+		}
+		t.Logf("%d of %d acknowledged at once; read back: %v", len(acknowledged), callers*each, c.metric(t, "paygrid_shard_read_backs_total", ""))
+		if n := g.sum(t, `SELECT count(*) FROM payments`); n != callers*each {
+			t.Errorf("%d payments for %d keys", n, callers*each)
 		}
 	})
 }
