@@ -92,9 +92,11 @@ type wireCharge struct {
 	Amount               int64             `json:"amount"`
 	AmountCaptured       int64             `json:"amount_captured"`
 	AmountRefunded       int64             `json:"amount_refunded"`
+	BillingDetails       wireBilling       `json:"billing_details"`
 	Captured             bool              `json:"captured"`
 	Created              int64             `json:"created"`
 	Currency             string            `json:"currency"`
+	Disputed             bool              `json:"disputed"`
 	Livemode             bool              `json:"livemode"`
 	Metadata             map[string]string `json:"metadata"`
 	Paid                 bool              `json:"paid"`
@@ -102,6 +104,15 @@ type wireCharge struct {
 	PaymentMethodDetails wireMethodDetails `json:"payment_method_details"`
 	Refunded             bool              `json:"refunded"`
 	Status               string            `json:"status"`
+}
+
+// wireBilling is a buyer whom nobody told us of: Stripe's document demands the members all the same.
+type wireBilling struct {
+	Address *string `json:"address"`
+	Email   *string `json:"email"`
+	Name    *string `json:"name"`
+	Phone   *string `json:"phone"`
+	TaxID   *string `json:"tax_id"`
 }
 
 type wireMethodDetails struct {
