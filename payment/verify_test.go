@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"paygrid/ledger"
+	"paygrid/psprouter"
 	"paygrid/shard"
 	"paygrid/shard/shardtest"
 )
@@ -273,6 +274,60 @@ func verifyWitness(t *testing.T, w *town, ids map[string]string) {
 	// Without a witness nothing is asked of one.
 	if r, err := Verify(context.Background(), shards, nil); err != nil || !r.Pass() || r.Witnessed != 0 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A success that came after the end: what is known of it here, and what the witness may say of it before and after it was
+// given back.
+func TestVerifyLateSuccess(t *testing.T) {
+	late := func(mode CaptureMode) (*book, string) {
+		b := opened(t, p10("k", "pm_ok", mode))
+		id := b.Attempts[0].ID
+		b.mustSettle(t, id, psprouter.DeclinedWith("no", "no"))
+		o := psprouter.ApprovedAs("pi_1")
+		o.Captured = mode == Automatic
+		change, _, err := learn(b.Snapshot, nil, id, fact{outcome: o}, noon, lifetime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.take(t, change)
+		return b, id
+	}
+	giveBack := func(b *book) {
+		change, _, err := learn(b.Snapshot, nil, b.Attempts[1].ID, fact{outcome: psprouter.ApprovedAs("x")}, noon, lifetime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.take(t, change)
+	}
+	for name, row := range map[string]struct {
+		mode CaptureMode
+		back bool
+		w    Moved
+		want string
+	}{
+		"charged":                  {Automatic, false, Moved{Captured: 10000}, ""},
+		"charged, being returned":  {Automatic, false, Moved{Captured: 10000, Refunded: 10000}, ""},
+		"charged there for less":   {Automatic, false, Moved{Captured: 9999}, "P3"},
+		"returned":                 {Automatic, true, Moved{Captured: 10000, Refunded: 10000}, ""},
+		"returned here alone":      {Automatic, true, Moved{Captured: 10000}, "P3"},
+		"held":                     {Manual, false, Moved{}, ""},
+		"held here, charged there": {Manual, false, Moved{Captured: 10000}, "P3"},
+		"released":                 {Manual, true, Moved{Voided: true}, ""},
+		"released here alone":      {Manual, true, Moved{}, "P3"},
+	} {
+		b, id := late(row.mode)
+		if row.back {
+			giveBack(b)
+		}
+		row.w.Attempt, row.w.Authorized, row.w.Currency, row.w.Charges = id, 10000, "EUR", 1
+		own := &books{payment: b.Payment, attempts: b.Attempts, entries: posted(b)}
+		var r Report
+		r.payment(own)
+		r.compare(own, map[string]Moved{id: row.w})
+		if got := found(&r); got != row.want {
+			t.Errorf("%s: found %q, want %q: %+v", name, got, row.want, r.Findings)
+		}
 	}
 }
 
