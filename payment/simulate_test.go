@@ -1,0 +1,165 @@
+package payment
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"paygrid/psprouter/adyen"
+	"paygrid/psprouter/stripe"
+	"paygrid/shard"
+)
+
+var (
+	simCount = flag.Int("sim.n", 0, "how many histories TestSimulation runs; 0 = 10000, or 500 with -short")
+	simSeed  = flag.Uint64("sim.seed", 0, "the seed of the only history that TestSimulation runs; 0 = all of them")
+)
+
+// simWorkers is how many histories run at once.
+const simWorkers = 2
+
+// simulate runs histories with the seeds from first on and returns the first that is wrong, nil if none is.
+func simulate(first uint64, n int, on worldStore, p plant) error {
+	var next atomic.Uint64
+	var mu sync.Mutex
+	var failed error
+	var workers sync.WaitGroup
+	for range simWorkers {
+		workers.Go(func() {
+			for {
+				seed := first + next.Add(1) - 1
+				mu.Lock()
+				stop := failed != nil || seed >= first+uint64(n)
+				mu.Unlock()
+				if stop {
+					return
+				}
+				if err := history(seed, on, p); err != nil {
+					mu.Lock()
+					failed = err
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return failed
+}
+
+// history plays one seed: steps with faults, then time runs on with everything healthy, then all books are compared.
+func history(seed uint64, on worldStore, p plant) error {
+	w, err := newWorld(seed, on, p)
+	if err != nil {
+		return err
+	}
+	for range 10 + w.random.IntN(30) {
+		w.step()
+	}
+	w.settles()
+	w.verifies()
+	if len(w.broken) == 0 {
+		return nil
+	}
+	return fmt.Errorf("seed %d (replay it with: make sim SEED=%d):\n%s\n\n%s", seed, seed, strings.Join(w.broken, "\n"), strings.Join(w.trace, "\n"))
+}
+
+// settles lets time run on until nothing moves any more: the PSPs answer, every notice comes, the workers work.
+func (w *world) settles() {
+	w.faulty = false
+	w.note("everything is well from here on")
+	w.release()
+	for _, name := range []string{adyen.Name, stripe.Name} {
+		_ = w.psps[name].Outage(0, "503")
+	}
+	const rounds = 30
+	for n := range rounds {
+		w.clock.now = w.clock.now.Add(longestRecheck + time.Minute)
+		busy := 0
+		for _, name := range []string{adyen.Name, stripe.Name} {
+			open, _ := w.openAt(name)
+			for _, id := range open {
+				w.note("%s settles %s: %t", name, id, w.psps[name].Settle(id, w.random.IntN(2) == 0))
+				busy++
+			}
+			busy += w.psps[name].Redeliver("all")
+		}
+		busy += w.deliver()
+		busy += w.applyNotices()
+		for asked := 1; asked > 0; {
+			asked = w.resolve()
+			busy += asked
+		}
+		w.ledger()
+		if busy == 0 && n > 13 { // the longest wait of a notice that is early
+			return
+		}
+	}
+}
+
+// verifies compares the books of both PSPs, the shards and the clients.
+func (w *world) verifies() {
+	r, err := Verify(w.ctx, w.store, w.moved())
+	if err != nil {
+		w.wrong("verify: %v", err)
+		return
+	}
+	for _, f := range r.Findings {
+		w.wrong("%s at %s: %s", f.Invariant, f.Where, f.Detail)
+	}
+	if !r.Pass() && len(r.Findings) == 0 {
+		w.wrong("the verdict is %+v", r)
+	}
+	known := map[string]bool{}
+	for _, name := range []string{adyen.Name, stripe.Name} {
+		for _, p := range w.psps[name].Books().Payments {
+			for _, call := range p.Calls {
+				known[call.Key] = known[call.Key] || call.Executed
+			}
+		}
+	}
+	for _, name := range w.store.ShardNames() {
+		_ = w.store.Walk(w.ctx, name, func(span shard.Span) error {
+			for _, a := range span.Attempts {
+				if a.Status == Pending && known[a.ID] {
+					w.wrong("%s %s is pending at %s, which knows how it went: %s", a.Kind, a.ID, a.PSP, a.Detail)
+				}
+			}
+			return nil
+		})
+	}
+	w.repeats()
+}
+
+// repeats asks every question again: who heard an end hears it again.
+func (w *world) repeats() {
+	before := w.calls
+	for _, r := range w.asked {
+		if r.first != nil {
+			w.send(r)
+		}
+	}
+	if w.calls != before {
+		w.wrong("repeated keys made %d calls to the PSPs", w.calls-before)
+	}
+}
+
+// Ten thousand histories keep every promise.
+func TestSimulation(t *testing.T) {
+	first, n := uint64(1), 10_000
+	if testing.Short() {
+		n = 500
+	}
+	if *simCount > 0 {
+		n = *simCount
+	}
+	if *simSeed > 0 {
+		first, n = *simSeed, 1
+	}
+	if err := simulate(first, n, nil, plant{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,365 @@
+package payment
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"paygrid/ledger"
+	"paygrid/psprouter"
+	"paygrid/psprouter/adyen"
+	"paygrid/psprouter/simulator"
+	"paygrid/psprouter/stripe"
+	"paygrid/shard"
+	"paygrid/shard/model"
+)
+
+// world is one simulated history: a service between shards and two PSPs, in virtual time. All that happens in it is drawn from
+// one seed, and one thing happens at a time: what runs at once elsewhere is here one thing in the middle of another, at the
+// points that the service names.
+type world struct {
+	ctx     context.Context
+	random  *rand.Rand
+	clock   *ticking
+	store   worldStore
+	model   *model.Store // nil on a real database
+	service *Service
+	psps    map[string]*simulator.Simulator
+	faulty  bool // crashes, faults and outages happen
+	depth   int  // of things in the middle of others
+	calls   int
+	kills   []context.CancelFunc // of the processes under way, the innermost last
+	asked   []*request
+	opened  int
+	trace   []string
+	broken  []string // what was found wrong on the way
+	plant   plant
+}
+
+// worldStore is a store that Verify can read.
+type worldStore interface {
+	Store
+	Books
+}
+
+// ticking is a clock that moves by a millisecond whenever it is read: no two rows have one time, and the order of IDs is the
+// order of their making.
+type ticking struct{ now time.Time }
+
+func (c *ticking) Now() time.Time {
+	c.now = c.now.Add(time.Millisecond)
+	return c.now
+}
+
+// request is one command of a client, and the first final answer that it heard.
+type request struct {
+	name  string
+	give  func(ctx context.Context) (Answer, error)
+	kind  string // of command
+	id    string // the payment, once known
+	first *Answer
+}
+
+// plant is a planted fault: rules that the model leaves out, a store between service and shards, a change of what goes to
+// the PSPs, or of their router.
+type plant struct {
+	without []model.Rule
+	store   func(worldStore) worldStore
+	wire    func(*http.Request, []byte) []byte
+	psp     func(psprouter.PSP) psprouter.PSP
+}
+
+const (
+	adyenHMAC    = "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056"
+	stripeSecret = "whsec_simulated"
+	worldPatient = 5 * time.Second
+)
+
+// newWorld makes a world on a model of two shards, or on the store given.
+func newWorld(seed uint64, on worldStore, p plant) (*world, error) {
+	w := &world{ctx: context.Background(), random: rand.New(rand.NewPCG(seed, 0x517)), clock: &ticking{noon}, faulty: true, plant: p,
+		psps: map[string]*simulator.Simulator{}}
+	if on == nil {
+		m, err := model.New(model.Options{Shards: []string{"shard-1", "shard-2"}, Now: w.clock.Now, Hook: w.hook, Without: p.without})
+		if err != nil {
+			return nil, err
+		}
+		w.model, on = m, m
+	}
+	w.store = &seeded{worldStore: on, w: w}
+	if p.store != nil {
+		w.store = p.store(w.store)
+	}
+	psps, err := w.providers(seed)
+	if err != nil {
+		return nil, err
+	}
+	if p.psp != nil {
+		for n := range psps {
+			psps[n] = p.psp(psps[n])
+		}
+	}
+	w.random.Shuffle(len(psps), func(i, j int) { psps[i], psps[j] = psps[j], psps[i] })
+	w.service, err = New(w.store, psprouter.NewRouter(psps...), Config{Now: w.clock.Now, Pause: w.pause})
+	return w, err
+}
+
+// providers makes both PSPs and their adapters.
+func (w *world) providers(seed uint64) ([]psprouter.PSP, error) {
+	for name, dialect := range map[string]simulator.Dialect{stripe.Name: simulator.DialectStripe, adyen.Name: simulator.DialectAdyen} {
+		secret := stripeSecret
+		if name == adyen.Name {
+			secret = adyenHMAC
+		}
+		sim, err := simulator.New(simulator.Options{Now: w.clock.Now, Dialect: dialect, Seed: seed, Patience: worldPatient, SeveralCaptures: true,
+			Wait: func(time.Duration, <-chan struct{}) {}, Webhooks: []simulator.Target{{URL: "http://router/v1/webhooks/" + name}},
+			WebhookSecrets: []string{secret}, WebhookTransport: intake{w}, MaxPayments: 100})
+		if err != nil {
+			return nil, err
+		}
+		w.psps[name] = sim
+	}
+	s, err := stripe.New(stripe.Config{BaseURL: "http://stripe", SecretKey: "sk_test", SeveralCaptures: true, WebhookSecrets: []string{stripeSecret},
+		NotProcessedHeader: simulator.NotProcessedHeader, Transport: w.wireTo(stripe.Name)})
+	if err != nil {
+		return nil, err
+	}
+	a, err := adyen.New(adyen.Config{BaseURL: "http://adyen/v71", APIKey: "key", MerchantAccount: simulator.DefaultMerchantAccount,
+		HMACKeys: []string{adyenHMAC}, ReturnURL: "https://shop.example/back", SeveralCaptures: true,
+		NotProcessedHeader: simulator.NotProcessedHeader, Transport: w.wireTo(adyen.Name)})
+	return []psprouter.PSP{s, a}, err
+}
+
+// intake is the router's webhook endpoint.
+type intake struct{ w *world }
+
+// RoundTrip is http.RoundTripper's.
+func (i intake) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	kind, answer, err := i.w.service.TakeWebhook(i.w.ctx, name, r.Header, body)
+	status := http.StatusOK
+	var refused *psprouter.WebhookError
+	switch {
+	case errors.As(err, &refused):
+		status = http.StatusBadRequest
+	case err != nil:
+		status = http.StatusServiceUnavailable
+	}
+	return answered(r, status, kind, answer), nil
+}
+
+func readBody(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	defer func() { _ = r.Body.Close() }()
+	var b bytes.Buffer
+	_, err := b.ReadFrom(r.Body)
+	return b.Bytes(), err
+}
+
+// wire is the way to a PSP: it draws the fault that the call meets.
+type wire struct {
+	w    *world
+	name string
+	next http.RoundTripper
+}
+
+func (w *world) wireTo(name string) http.RoundTripper {
+	return wire{w, name, w.psps[name].Transport()}
+}
+
+// RoundTrip is http.RoundTripper's.
+func (x wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	x.w.calls++
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	if x.w.plant.wire != nil {
+		body = x.w.plant.wire(r, body)
+	}
+	if op := operationOf(r); op != "" && x.w.faulty && x.w.random.IntN(4) == 0 {
+		faults := simulator.DefaultFaultSet()
+		fault := faults[x.w.random.IntN(len(faults))]
+		if x.w.random.IntN(4) == 0 {
+			fault = rareFaults[x.w.random.IntN(len(rareFaults))]
+		}
+		if x.w.psps[x.name].Script(op, fault, "", 1) == nil {
+			x.w.note("%s %s meets %s", x.name, op, fault)
+		}
+	}
+	again := r.Clone(r.Context())
+	again.Body, again.ContentLength = http.NoBody, int64(len(body))
+	if len(body) > 0 {
+		again.Body = readCloser{bytes.NewReader(body)}
+	}
+	return x.next.RoundTrip(again)
+}
+
+type readCloser struct{ *bytes.Reader }
+
+// Close is io.Closer's.
+func (readCloser) Close() error { return nil }
+
+// rareFaults change whether and when money moves.
+var rareFaults = []string{"503", "429", "401", "lock_timeout", "key_in_use", "store_down", "decline", "decline_error", "pending", "pending_ok_60s",
+	"pending_fail_60s", "fails_later_60s", "fails_later_600s", "action", "action_ok_60s", "action_fail_60s"}
+
+// operationOf is what the simulator calls a request; "" for a look-up.
+func operationOf(r *http.Request) string {
+	if r.Method != http.MethodPost {
+		return ""
+	}
+	path := r.URL.Path
+	switch {
+	case strings.HasSuffix(path, "/capture"), strings.HasSuffix(path, "/captures"):
+		return "capture"
+	case strings.HasSuffix(path, "/cancel"), strings.HasSuffix(path, "/cancels"):
+		return "void"
+	case strings.HasSuffix(path, "/refunds"):
+		return "refund"
+	case strings.HasSuffix(path, "/payments"), strings.HasSuffix(path, "/payment_intents"):
+		return "authorize"
+	}
+	return ""
+}
+
+func answered(r *http.Request, status int, kind string, body []byte) *http.Response {
+	return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {kind}}, Body: readCloser{bytes.NewReader(body)}, ContentLength: int64(len(body)), Request: r}
+}
+
+// seeded is a store as the world sees it: one attempt and one notice at a time, in the order of the seed, and the jitter of
+// re-checks taken out.
+type seeded struct {
+	worldStore
+	w *world
+}
+
+// ClaimAttempts claims one.
+func (s *seeded) ClaimAttempts(ctx context.Context, shardName, owner string, now, until time.Time, _ int) ([]shard.Due, error) {
+	return s.worldStore.ClaimAttempts(ctx, shardName, owner, now, until, 1)
+}
+
+// Reschedule rounds the time of the next check up to the step of the back-off.
+func (s *seeded) Reschedule(ctx context.Context, r shard.Recheck) error {
+	wait := r.NextAt.Sub(s.w.clock.now)
+	for step := firstRecheck; ; step *= 2 {
+		if step = min(step, longestRecheck); wait <= step || step == longestRecheck {
+			r.NextAt = s.w.clock.now.Add(step)
+			return s.worldStore.Reschedule(ctx, r)
+		}
+	}
+}
+
+// hook lets calls of the model fail while the world is faulty.
+func (w *world) hook(call string) model.Crash {
+	if !w.faulty || w.random.IntN(40) != 0 {
+		return model.Crash{}
+	}
+	crash := model.Crash{Err: shard.ErrUnavailable}
+	if call == "Begin" || call == "Apply" || call == "PutInbox" {
+		if n := w.random.IntN(4); n > 0 {
+			crash = model.Crash{Err: shard.ErrInDoubt, Effect: model.Effect(n - 1)}
+		}
+	}
+	w.note("%s fails: %v, effect %d", call, crash.Err, crash.Effect)
+	return crash
+}
+
+// maxTrace bounds what is told of a history that failed.
+const maxTrace = 400
+
+func (w *world) note(format string, args ...any) {
+	if len(w.trace) < maxTrace {
+		w.trace = append(w.trace, strings.Repeat("  ", w.depth)+w.clock.now.Format("02 15:04:05 ")+fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) wrong(format string, args ...any) {
+	w.broken = append(w.broken, fmt.Sprintf(format, args...))
+	w.note("WRONG: "+format, args...)
+}
+
+// process runs f as a process that can die.
+func (w *world) process(f func(ctx context.Context)) {
+	ctx, kill := context.WithCancel(w.ctx)
+	w.kills = append(w.kills, kill)
+	w.depth++
+	done := make(chan struct{})
+	go func() { defer close(done); f(ctx) }()
+	<-done
+	w.depth--
+	w.kills = w.kills[:len(w.kills)-1]
+	kill()
+}
+
+// maxDepth bounds things in the middle of others.
+const maxDepth = 3
+
+// pause is a point between two steps: the process may die here, or something else happen first.
+func (w *world) pause(p Point) {
+	if !w.faulty || w.depth == 0 {
+		return
+	}
+	switch n := w.random.IntN(100); {
+	case n < 6:
+		w.note("dies at %s", p)
+		w.kills[len(w.kills)-1]()
+		runtime.Goexit()
+	case n < 16 && w.depth < maxDepth:
+		w.note("at %s:", p)
+		w.step()
+	}
+}
+
+// moved is the word of both witnesses.
+func (w *world) moved() []Moved {
+	out := []Moved{}
+	for _, name := range []string{adyen.Name, stripe.Name} {
+		out = append(out, movedBy(w.psps[name].Books())...)
+	}
+	return out
+}
+
+// movedBy is a simulator's word as Verify wants it.
+func movedBy(b simulator.Books) []Moved {
+	out := []Moved{}
+	for _, x := range b.Witness() {
+		out = append(out, Moved{PSPRef: x.Ref, Attempt: x.Attempt, Currency: ledger.Currency(x.Currency), Authorized: x.Authorized,
+			Captured: x.Captured, Refunded: x.Refunded, Voided: x.Released, Charges: x.Authorizations})
+	}
+	return out
+}
+
+// openAt lists what waits at a PSP for an end, or could be taken back: references of payments and refunds.
+func (w *world) openAt(name string) (open, standing []string) {
+	for _, p := range w.psps[name].Books().Payments {
+		if slices.Contains([]string{"processing", "requires_action"}, p.Status) {
+			open = append(open, p.Ref)
+		}
+		if len(p.Captures) > 0 {
+			standing = append(standing, p.Ref)
+		}
+		for _, r := range p.Refunds {
+			if r.Status == "pending" {
+				open = append(open, r.Ref)
+			} else {
+				standing = append(standing, r.Ref)
+			}
+		}
+	}
+	return open, standing
+}
