@@ -12,7 +12,10 @@ import (
 )
 
 // authenticate finds the client of the request's bearer key and notes it on the exchange.
-func (r *Router) authenticate(c *gin.Context) {
+func (r *Router) authenticate(c *gin.Context) { r.admit(c, r.credentials) }
+
+// admit finds whose the request's bearer key is among the credentials, notes it on the exchange, and refuses everybody else.
+func (r *Router) admit(c *gin.Context, among []credential) {
 	key, ok := bearerKey(c.Request.Header)
 	if !ok {
 		c.Header("WWW-Authenticate", `Bearer realm="paygrid"`)
@@ -20,7 +23,7 @@ func (r *Router) authenticate(c *gin.Context) {
 			Remedy: "send one header line Authorization: Bearer <key>"})
 		return
 	}
-	client, ok := r.clientOf(key)
+	client, ok := holderOf(among, key)
 	if !ok {
 		c.Header("WWW-Authenticate", `Bearer realm="paygrid", error="invalid_token"`)
 		r.refuse(c, &payment.Error{Code: CodeUnauthorized, Detail: "the API key is not known",
@@ -41,17 +44,17 @@ func bearerKey(h http.Header) (string, bool) {
 	return key, found && strings.EqualFold(scheme, "Bearer") && key != ""
 }
 
-// clientOf compares the key's hash with every credential, so that the time taken tells neither which one matched nor
+// holderOf compares the key's hash with every credential, so that the time taken tells neither which one matched nor
 // how much of one did.
-func (r *Router) clientOf(key string) (string, bool) {
+func holderOf(among []credential, key string) (string, bool) {
 	digest := sha256.Sum256([]byte(key))
 	match := -1
-	for i := range r.credentials {
-		same := subtle.ConstantTimeCompare(digest[:], r.credentials[i].digest[:])
+	for i := range among {
+		same := subtle.ConstantTimeCompare(digest[:], among[i].digest[:])
 		match = subtle.ConstantTimeSelect(same, i, match)
 	}
 	if match < 0 {
 		return "", false
 	}
-	return r.credentials[match].client, true
+	return among[match].client, true
 }

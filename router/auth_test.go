@@ -46,12 +46,13 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// Every route of the API wants a key; only the service's own are open.
+// Every route of the API wants a key; open are only the service's own, and the PSPs', whose signatures are their keys.
 func TestRoutesWithoutKey(t *testing.T) {
-	open := map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/openapi.yaml": true}
+	open := map[string]bool{"/livez": true, "/readyz": true, "/metrics": true, "/openapi.yaml": true, "/v1/webhooks/:psp": true}
 	a := newAPI(t)
 	for _, route := range a.router.engine.Routes() {
-		res := a.do(route.Method, strings.Replace(route.Path, ":id", payID, 1), "", header("Authorization", ""))
+		path := strings.NewReplacer(":id", payID, ":psp", "stripe").Replace(route.Path)
+		res := a.do(route.Method, path, "{}", header("Authorization", ""))
 		if want := map[bool]int{true: 200, false: 401}[open[route.Path]]; res.StatusCode != want {
 			t.Errorf("%s %s: %d, want %d", route.Method, route.Path, res.StatusCode, want)
 		}

@@ -16,7 +16,7 @@ import (
 // call is what every command needs, checked and still undecoded.
 type call struct {
 	client    string
-	key       string
+	key       string // "" where none is needed
 	paymentID string // "" for a new payment
 	body      []byte
 }
@@ -24,6 +24,17 @@ type call struct {
 // acceptCall checks everything about a POST that does not need its body's meaning. Card numbers come first of what the
 // request says, so that no later error can repeat one. bodyOptional allows a request without any body.
 func acceptCall(c *gin.Context, bodyOptional bool) (call, error) {
+	in, err := acceptKeyless(c, bodyOptional)
+	if err != nil {
+		return call{}, err
+	}
+	in.key, err = idempotencyKey(c.Request.Header)
+	return in, err
+}
+
+// acceptKeyless is acceptCall for a POST that is as good as a read: repeating it is asking again. A key is not looked at,
+// but for a card number in it.
+func acceptKeyless(c *gin.Context, bodyOptional bool) (call, error) {
 	body, err := readBody(c.Writer, c.Request, bodyOptional)
 	if err != nil {
 		return call{}, err
@@ -32,14 +43,7 @@ func acceptCall(c *gin.Context, bodyOptional bool) (call, error) {
 		return call{}, err
 	}
 	id, err := paymentID(c)
-	if err != nil {
-		return call{}, err
-	}
-	key, err := idempotencyKey(c.Request.Header)
-	if err != nil {
-		return call{}, err
-	}
-	return call{client: exchangeOf(c).client, key: key, paymentID: id, body: body}, nil
+	return call{client: exchangeOf(c).client, paymentID: id, body: body}, err
 }
 
 // readBody reads at most bodyBytesMax bytes of JSON.

@@ -26,6 +26,22 @@ func (r *Router) authorize(c *gin.Context) {
 	r.answer(c, answer, err)
 }
 
+func (r *Router) confirm(c *gin.Context) {
+	in, err := acceptKeyless(c, false)
+	if err != nil {
+		r.refuse(c, err)
+		return
+	}
+	details, err := decodeConfirm(in.body)
+	if err != nil {
+		r.refuse(c, err)
+		return
+	}
+	cmd := payment.ConfirmCommand{Client: in.client, PaymentID: in.paymentID, Details: details}
+	answer, err := r.payments.Confirm(c.Request.Context(), cmd)
+	r.say(c, answer, err, viewStatus)
+}
+
 func (r *Router) capture(c *gin.Context) {
 	in, err := acceptCall(c, false)
 	if err != nil {
@@ -75,11 +91,19 @@ func (r *Router) refund(c *gin.Context) {
 
 // answer says a command's answer in HTTP: the stored bytes as they are, so that a replay is byte-equal.
 func (r *Router) answer(c *gin.Context, a payment.Answer, err error) {
+	r.say(c, a, err, func(kind payment.Kind) (int, bool) {
+		status, known := kindStatus[kind]
+		return status, known
+	})
+}
+
+// say is answer with a table of statuses.
+func (r *Router) say(c *gin.Context, a payment.Answer, err error, statusOf func(payment.Kind) (int, bool)) {
 	if err != nil {
 		r.refuse(c, err)
 		return
 	}
-	status, known := kindStatus[a.Kind]
+	status, known := statusOf(a.Kind)
 	if !known || len(a.Body) == 0 {
 		// Never a success without a body: a caller could not tell what it has got.
 		r.refuse(c, fmt.Errorf("router: answer of kind %q with %d bytes", a.Kind, len(a.Body)))

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -27,6 +28,9 @@ func TestCommandsReachTheDomain(t *testing.T) {
 		{"/v1/payments/" + payID + "/capture", `{"amount":{"minor":2000,"currency":"EUR"}}`,
 			payment.CaptureCommand{Client: "shop_a", Key: "k-1", PaymentID: payID, Amount: part}},
 		{"/v1/payments/" + payID + "/capture", `{}`, payment.CaptureCommand{Client: "shop_a", Key: "k-1", PaymentID: payID}},
+		{"/v1/payments/" + payID + "/confirm", `{}`, payment.ConfirmCommand{Client: "shop_a", PaymentID: payID}},
+		{"/v1/payments/" + payID + "/confirm", `{"details":{"redirectResult":"X!1","MD":""}}`,
+			payment.ConfirmCommand{Client: "shop_a", PaymentID: payID, Details: map[string]string{"redirectResult": "X!1", "MD": ""}}},
 		{"/v1/payments/" + payID + "/void", ``, payment.VoidCommand{Client: "shop_a", Key: "k-1", PaymentID: payID}},
 		{"/v1/payments/" + payID + "/void", ` {} `, payment.VoidCommand{Client: "shop_a", Key: "k-1", PaymentID: payID}},
 		{"/v1/payments/" + payID + "/refunds", `{"amount":{"minor":2000,"currency":"EUR"}}`,
@@ -55,6 +59,65 @@ func TestVoidWithoutBodyOrMediaType(t *testing.T) {
 	if res := a.post("/v1/payments/"+payID+"/void", "", header("Content-Type", "")); res.StatusCode != http.StatusOK {
 		t.Errorf("%d %s", res.StatusCode, res.body)
 	}
+}
+
+// A confirm shows the payment as it is: it makes nothing, so it is never 201, and needs no key.
+func TestConfirmAnswers(t *testing.T) {
+	for _, c := range []struct {
+		kind     payment.Kind
+		status   int
+		location bool
+		retry    string
+	}{
+		{payment.KindAuthorized, 200, false, ""},
+		{payment.KindCharged, 200, false, ""},
+		{payment.KindActionRequired, 200, false, ""},
+		{payment.KindProcessing, 202, true, ""},
+		{payment.KindDeclined, 402, false, ""},
+		{payment.KindUnavailable, 503, false, "1"},
+	} {
+		for name, edits := range map[string]edit{
+			"no key":   header("Idempotency-Key", ""),
+			"a key":    header("Idempotency-Key", "k-1"),
+			"two keys": func(r *http.Request) { r.Header["Idempotency-Key"] = []string{"a", "b"} },
+		} {
+			a := newAPI(t)
+			a.script.answer = answerOf(t, c.kind, aView())
+			res := a.post("/v1/payments/"+payID+"/confirm", `{}`, edits)
+			if res.StatusCode != c.status || res.body != string(a.script.answer.Body) || res.Header.Get("Retry-After") != c.retry ||
+				(res.Header.Get("Location") != "") != c.location {
+				t.Errorf("%s, %s: %d %v %s", c.kind, name, res.StatusCode, res.Header, res.body)
+			}
+		}
+	}
+}
+
+func TestConfirmRefuses(t *testing.T) {
+	var many strings.Builder
+	for n := range detailsMax + 1 {
+		fmt.Fprintf(&many, `,"k%d":"v"`, n)
+	}
+	for body, want := range map[string]struct {
+		status int
+		code   payment.Code
+		field  string
+	}{
+		``:                              {400, CodeMalformedJSON, ""},
+		`null`:                          {400, CodeInvalidType, ""},
+		`{"details":null}`:              {400, CodeInvalidType, "/details"},
+		`{"details":["x"]}`:             {400, CodeInvalidType, "/details"},
+		`{"details":{"a":1}}`:           {400, CodeInvalidType, "/details/a"},
+		`{"details":{"a":{"b":"c"}}}`:   {400, CodeInvalidType, "/details/a"},
+		`{"details":{"a":"1","a":"2"}}`: {400, CodeDuplicateMember, "/details/a"},
+		`{"redirectResult":"x"}`:        {400, CodeUnknownMember, "/redirectResult"},
+		`{"details":{"a":"\u0000"}}`:    {422, payment.CodeInvalid, "/details/a"},
+		`{"details":{` + many.String()[1:] + `}}`: {422, payment.CodeInvalid, "/details"},
+	} {
+		a := newAPI(t)
+		a.wantRefused(a.post("/v1/payments/"+payID+"/confirm", body), want.status, want.code, want.field)
+	}
+	a := newAPI(t)
+	a.wantRefused(a.post("/v1/payments/x/confirm", `{}`), 404, payment.CodeNotFound, "")
 }
 
 func TestAnswersOfEveryKind(t *testing.T) {

@@ -11,12 +11,18 @@
 //	Payments     the domain service; whatever it refuses is a *payment.Error
 //	answer       payment.Kind -> status, the stored bytes as they are
 //
+// A confirm goes the same way without an idempotency key. A PSP's webhook goes from observe straight to Payments, as the
+// raw bytes that its signature is over; operators' routes have credentials of their own.
+//
 // # What goes wrong, and what the caller sees
 //
 // Every refusal is an application/problem+json with a stable code. All codes and statuses stand in errors.go and
 // nowhere else. An error that is no *payment.Error means that a dependency failed before anything was decided: 503
 // with Retry-After, and the cause goes to the log. A panic is the only 500. A caller that hangs up cancels the
 // request's context; the domain service detaches what it has begun, so nothing is left half done.
+//
+// A webhook that is not taken is told so in one text for every cause: its sender may be a forger. What could not be stored
+// is a 503, so that the PSP sends it again. Webhooks are taken until the shutdown's end: what is stored needs nobody.
 //
 // # Card numbers
 //

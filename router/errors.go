@@ -22,16 +22,20 @@ const (
 	CodeInvalidType payment.Code = "INVALID_TYPE"
 	// CodeInvalidQuery: the query of a GET is missing, doubled, too long or unknown.
 	CodeInvalidQuery payment.Code = "INVALID_QUERY"
-	// CodeBodyTooLarge: the body is over 64 KiB.
+	// CodeBodyTooLarge: the body is over 64 KiB, a webhook's over 1 MiB.
 	CodeBodyTooLarge payment.Code = "BODY_TOO_LARGE"
 	// CodeUnsupportedMediaType: the body is not declared as application/json in UTF-8.
 	CodeUnsupportedMediaType payment.Code = "UNSUPPORTED_MEDIA_TYPE"
 	// CodeInvalidKey: no idempotency key, several, or one that breaks the rules.
 	CodeInvalidKey payment.Code = "INVALID_IDEMPOTENCY_KEY"
-	// CodeUnauthorized: no API key, or an unknown one.
+	// CodeUnauthorized: no API key or operator's token, or an unknown one.
 	CodeUnauthorized payment.Code = "UNAUTHORIZED"
 	// CodeCardNumber: something that looks like a card number is in the request.
 	CodeCardNumber payment.Code = "CARD_NUMBER_REFUSED"
+	// CodeWebhookRefused: a webhook's signature or age does not hold; the log has the cause.
+	CodeWebhookRefused payment.Code = "WEBHOOK_REFUSED"
+	// CodeWebhookMalformed: a webhook's body is no notice, or did not arrive whole.
+	CodeWebhookMalformed payment.Code = "WEBHOOK_MALFORMED"
 	// CodeRouteNotFound: there is nothing at this path.
 	CodeRouteNotFound payment.Code = "ROUTE_NOT_FOUND"
 	// CodeMethodNotAllowed: the path is there, for other methods; the Allow header lists them.
@@ -67,6 +71,8 @@ var rulings = map[payment.Code]ruling{
 	CodeInvalidKey:           {status: http.StatusBadRequest, title: "The idempotency key cannot be used"},
 	CodeCardNumber:           {status: http.StatusBadRequest, title: "Card number refused"},
 	CodeUnauthorized:         {status: http.StatusUnauthorized, title: "Not authenticated"},
+	CodeWebhookMalformed:     {status: http.StatusBadRequest, title: "The webhook cannot be read"},
+	CodeWebhookRefused:       {status: http.StatusUnauthorized, title: "Webhook refused"},
 	CodeRouteNotFound:        {status: http.StatusNotFound, title: "Nothing here"},
 	CodeMethodNotAllowed:     {status: http.StatusMethodNotAllowed, title: "Method not allowed"},
 	CodeBodyTooLarge:         {status: http.StatusRequestEntityTooLarge, title: "Body too large"},
@@ -119,6 +125,15 @@ var kindStatus = map[payment.Kind]int{
 	payment.KindRefunded:       http.StatusCreated,
 	payment.KindRefused:        http.StatusUnprocessableEntity,
 	payment.KindProcessing:     http.StatusAccepted,
+}
+
+// viewStatus is kindStatus for an answer that shows a payment as it is now: it makes nothing, so it is never 201.
+func viewStatus(kind payment.Kind) (int, bool) {
+	status, known := kindStatus[kind]
+	if status == http.StatusCreated {
+		status = http.StatusOK
+	}
+	return status, known
 }
 
 // asRefusal makes a *payment.Error of any error. What is none is a dependency's failure: nothing was decided, so the

@@ -48,7 +48,7 @@ func TestOpenAPIIsServedAndValid(t *testing.T) {
 func TestOpenAPIRoutes(t *testing.T) {
 	var served, documented []string
 	for _, route := range newAPI(t).router.engine.Routes() {
-		served = append(served, route.Method+" "+strings.ReplaceAll(route.Path, ":id", "{id}"))
+		served = append(served, route.Method+" "+strings.NewReplacer(":id", "{id}", ":psp", "{psp}").Replace(route.Path))
 	}
 	for path, item := range document(t).Paths.PathItems.FromOldest() {
 		for method := range item.GetOperations().FromOldest() {
@@ -199,6 +199,10 @@ func TestOpenAPILimits(t *testing.T) {
 	}
 	if got := *document(t).Components.Parameters.GetOrZero("IdempotencyKey").Schema.Schema().MaxLength; got != keyBytesMax {
 		t.Errorf("IdempotencyKey: %d", got)
+	}
+	details := schemas.GetOrZero("Confirmation").Schema().Properties.GetOrZero("details").Schema()
+	if *details.MaxProperties != detailsMax {
+		t.Errorf("Confirmation.details: %d", *details.MaxProperties)
 	}
 	// Every member that the decoder knows is documented, and the other way round.
 	for name := range schemas.GetOrZero("NewPayment").Schema().Properties.FromOldest() {

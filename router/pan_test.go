@@ -127,7 +127,7 @@ func TestCardNumbersAreRefusedEverywhere(t *testing.T) {
 		"invalid UTF-8":     {with("o-1", "\xff"+visa16), "/orderId"},
 		"a lone string":     {`"` + visa16 + `"`, ""},
 	} {
-		for _, path := range []string{"/v1/payments", "/v1/payments/" + payID + "/capture", "/v1/payments/" + payID + "/void", "/v1/payments/" + payID + "/refunds"} {
+		for _, path := range []string{"/v1/payments", "/v1/payments/" + payID + "/confirm", "/v1/payments/" + payID + "/capture", "/v1/payments/" + payID + "/void", "/v1/payments/" + payID + "/refunds"} {
 			a := newAPI(t)
 			// The missing key shows that the card number is found first.
 			res := a.post(path, c.body, header("Idempotency-Key", ""))

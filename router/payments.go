@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"net/http"
 
 	"paygrid/payment"
 )
@@ -11,6 +12,8 @@ import (
 type Payments interface {
 	// Authorize starts a payment, or replays the first answer of its key.
 	Authorize(ctx context.Context, c payment.AuthorizeCommand) (payment.Answer, error)
+	// Confirm asks the PSP what became of a redirect and answers with the payment as it is now.
+	Confirm(ctx context.Context, c payment.ConfirmCommand) (payment.Answer, error)
 	// Capture takes all or a part of an authorization.
 	Capture(ctx context.Context, c payment.CaptureCommand) (payment.Answer, error)
 	// Void releases an authorization.
@@ -23,6 +26,10 @@ type Payments interface {
 	ByOrder(ctx context.Context, client, orderID string) ([]payment.View, error)
 	// Ledger reads what a payment posted.
 	Ledger(ctx context.Context, client, paymentID string) (payment.LedgerView, error)
+	// TakeWebhook stores the notices of a PSP's webhook and returns what the PSP wants to hear. A *psprouter.WebhookError
+	// says that it was refused, payment.CodeNotFound that no such PSP sends any, payment.CodeUnavailable that the PSP must
+	// send it again.
+	TakeWebhook(ctx context.Context, psp string, header http.Header, body []byte) (contentType string, answer []byte, err error)
 	// Ready is nil if every shard answers.
 	Ready(ctx context.Context) error
 }

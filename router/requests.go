@@ -1,6 +1,7 @@
 package router
 
 import (
+	"fmt"
 	"time"
 
 	"paygrid/ledger"
@@ -24,6 +25,18 @@ func decodeAuthorize(body []byte, defaultPSP string) (payment.AuthorizeCommand, 
 		{"returnUrl", false, text(&cmd.ReturnURL)},
 	})
 	return cmd, err
+}
+
+// decodeConfirm reads the body of a confirm: what the buyer brought back, or an empty object. A null is not nothing.
+func decodeConfirm(body []byte) (map[string]string, error) {
+	var details map[string]string
+	err := decodeObject(body, []member{{"details", false, func(d *decoder) (err error) {
+		if details, err = d.textMap(); err == nil && len(details) > detailsMax {
+			err = d.invalid(fmt.Sprintf("must have at most %d members", detailsMax))
+		}
+		return err
+	}}})
+	return details, err
 }
 
 // decodePart reads the body of a capture or refund: an amount, or an empty object for all that is left. A body of no

@@ -16,7 +16,8 @@ import (
 type Router struct {
 	cfg         Config
 	payments    Payments
-	credentials []credential
+	credentials []credential // of clients
+	operators   []credential
 	log         *slog.Logger
 	now         func() time.Time
 	metrics     *metrics
@@ -31,7 +32,7 @@ func New(cfg Config, p Payments, registry *prometheus.Registry, log *slog.Logger
 		return nil, errors.New("router: New needs payments, registry, log and clock")
 	}
 	cfg = cfg.withDefaults()
-	creds, err := credentials(cfg.Clients)
+	clients, operators, err := cfg.checked()
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func New(cfg Config, p Payments, registry *prometheus.Registry, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	r := &Router{cfg: cfg, payments: p, credentials: creds, log: log, now: now, metrics: m}
+	r := &Router{cfg: cfg, payments: p, credentials: clients, operators: operators, log: log, now: now, metrics: m}
 	r.engine = r.routes(registry)
 	return r, nil
 }
@@ -60,11 +61,17 @@ func (r *Router) routes(registry *prometheus.Registry) *gin.Engine {
 
 	e.GET("/livez", r.livez)
 	e.GET("/readyz", r.readyz)
-	e.GET("/openapi.yaml", r.openAPI)
 	e.GET("/metrics", gin.WrapH(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	if r.cfg.ProbesOnly {
+		return e
+	}
+	e.GET("/openapi.yaml", r.openAPI)
+	e.POST("/v1/webhooks/:psp", r.webhook)
+	e.GET("/v1/operator/psps", r.operatorOnly, r.pspStatus)
 
 	v1 := e.Group("/v1", r.refuseDrain, r.authenticate)
 	v1.POST("/payments", r.authorize)
+	v1.POST("/payments/:id/confirm", r.confirm)
 	v1.POST("/payments/:id/capture", r.capture)
 	v1.POST("/payments/:id/void", r.void)
 	v1.POST("/payments/:id/refunds", r.refund)

@@ -43,6 +43,15 @@ type script struct {
 	ledger payment.LedgerView
 	ready  error
 	during func(context.Context) // runs inside each command
+
+	webhookKind, webhookAnswer string
+}
+
+// hook is a webhook that the domain was handed.
+type hook struct {
+	psp    string
+	header http.Header
+	body   string
 }
 
 func (s *script) command(ctx context.Context, c any) (payment.Answer, error) {
@@ -56,6 +65,9 @@ func (s *script) command(ctx context.Context, c any) (payment.Answer, error) {
 }
 
 func (s *script) Authorize(ctx context.Context, c payment.AuthorizeCommand) (payment.Answer, error) {
+	return s.command(ctx, c)
+}
+func (s *script) Confirm(ctx context.Context, c payment.ConfirmCommand) (payment.Answer, error) {
 	return s.command(ctx, c)
 }
 func (s *script) Capture(ctx context.Context, c payment.CaptureCommand) (payment.Answer, error) {
@@ -83,6 +95,13 @@ func (s *script) ByOrder(ctx context.Context, client, orderID string) ([]payment
 func (s *script) Ledger(ctx context.Context, client, id string) (payment.LedgerView, error) {
 	_, err := s.command(ctx, [2]string{client, id})
 	return s.ledger, err
+}
+
+func (s *script) TakeWebhook(ctx context.Context, psp string, header http.Header, body []byte) (string, []byte, error) {
+	if _, err := s.command(ctx, hook{psp, header, string(body)}); err != nil {
+		return "", nil, err
+	}
+	return s.webhookKind, []byte(s.webhookAnswer), nil
 }
 
 func (s *script) Ready(context.Context) error { return s.ready }
@@ -125,7 +144,7 @@ func testConfig() Config {
 	return Config{Version: "test", Clients: []Client{
 		{ID: "shop_a", KeySHA256: hashed("tk_shop_a")}, {ID: "shop_b", KeySHA256: hashed("tk_shop_b")},
 		{ID: "shop_a", KeySHA256: hashed("tk_shop_a_next")},
-	}}
+	}, Operators: []Operator{{ID: "u-kim", TokenSHA256: hashed("tk_u_kim")}, {ID: "u-lee", TokenSHA256: hashed("tk_u_lee")}}}
 }
 
 // loadContract parses openapi.yaml once for all tests.
@@ -137,16 +156,20 @@ var loadContract = sync.OnceValues(func() (validator.Validator, []error) {
 	return validator.NewValidator(doc)
 })
 
-func newAPI(t *testing.T) *api {
+func newAPI(t *testing.T, changes ...func(*Config)) *api {
 	t.Helper()
 	contract, errs := loadContract()
 	if len(errs) > 0 {
 		t.Fatalf("openapi.yaml: %v", errs)
 	}
+	config := testConfig()
+	for _, change := range changes {
+		change(&config)
+	}
 	a := &api{t: t, log: &bytes.Buffer{}, registry: prometheus.NewRegistry(), contract: contract,
 		clock:  &clock{at: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)},
-		script: &script{answer: authorized(t), views: []payment.View{aView()}}}
-	r, err := New(testConfig(), a.script, a.registry, slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})), a.clock.now)
+		script: &script{answer: authorized(t), views: []payment.View{aView()}, webhookKind: "application/json", webhookAnswer: `{"received":true}`}}
+	r, err := New(config, a.script, a.registry, slog.New(slog.NewJSONHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})), a.clock.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,6 +310,15 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		if _, err := New(Config{Clients: clients}, &script{}, prometheus.NewRegistry(), slog.Default(), time.Now); err == nil {
 			t.Errorf("%s: accepted", name)
+		}
+	}
+	for name, operators := range map[string][]Operator{
+		"no ID":            {{TokenSHA256: hashed("a")}},
+		"not hexadecimal":  {{ID: "a", TokenSHA256: "tk_u_kim"}},
+		"one token of two": {{ID: "u-kim", TokenSHA256: hashed("a")}, {ID: "u-lee", TokenSHA256: hashed("a")}},
+	} {
+		if _, err := New(Config{Clients: good, Operators: operators}, &script{}, prometheus.NewRegistry(), slog.Default(), time.Now); err == nil {
+			t.Errorf("operators, %s: accepted", name)
 		}
 	}
 	if _, err := New(testConfig(), nil, prometheus.NewRegistry(), slog.Default(), time.Now); err == nil {
