@@ -15,7 +15,8 @@ const ResendLimit = 6 * 24 * time.Hour
 // never arrived, executes it now. It never finds absence. After ResendLimit it makes no call and answers Unknown.
 func (a *Adapter) Inquire(ctx context.Context, q psprouter.Inquiry) psprouter.Finding {
 	if age := q.Now.Sub(q.SentAt); q.SentAt.IsZero() || age >= ResendLimit {
-		return psprouter.Finding{Outcome: psprouter.UnknownBecause("sent too long ago to be sent again under its key: only a webhook or the settlement file can tell")}
+		return psprouter.Finding{Outcome: psprouter.UnknownBecause(
+			"sent too long ago to be sent again under its key: only a webhook or the settlement file can tell")}
 	}
 	return psprouter.Finding{Outcome: afterFirst(a.resend(ctx, q))}
 }

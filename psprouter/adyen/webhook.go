@@ -90,7 +90,8 @@ func (a *Adapter) CheckWebhook(_ http.Header, body []byte, _ time.Time) error {
 	}
 	for n, one := range e.Items {
 		if !a.verifies(one.Item) {
-			return &psprouter.WebhookError{Why: psprouter.WebhookUnsigned, Err: fmt.Errorf("item %d of %d does not verify with any of %d keys", n+1, len(e.Items), len(a.keys))}
+			return &psprouter.WebhookError{Why: psprouter.WebhookUnsigned,
+				Err: fmt.Errorf("item %d of %d does not verify with any of %d keys", n+1, len(e.Items), len(a.keys))}
 		}
 	}
 	return nil

@@ -44,7 +44,9 @@ func TestHMACVectors(t *testing.T) {
 	}{
 		{"1", hmacKeys[0], [8]string{"pspReference", "originalReference", "merchantAccount", "reference", "1000", "EUR", "EVENT", "true"}, "ipnxGCaUZ4l8TUW75a71/ghd2Fe5ffvX0pV4TLTntIc=", true},
 		{"2a", hmacKeys[2], [8]string{"test_REPORT_AVAILABLE", "", "Magento2Rik", "testMerchantRef1", "0", "EUR", "REPORT_AVAILABLE", "true"}, "NuEkADFmlCC6VgX+wcoPAegIWxVPNBPCuKlM4Hzo5qc=", true},
-		{"3", "74F490DD33F7327BAECC88B2947C011FC02D014A473AAA33A8EC93E4DC069174", [8]string{"ZVWN7D3WSMK2WN82", "", "AntoniStroinski", `\:/\/slashes are fun`, "1000", "EUR", "AUTHORISATION", "true"}, "CZErGCNQaSsxbaQfZaJlakqo7KPP+mIa8a+wx3yNs9A=", true},
+		{"3", "74F490DD33F7327BAECC88B2947C011FC02D014A473AAA33A8EC93E4DC069174", [8]string{"ZVWN7D3WSMK2WN82", "", "AntoniStroinski",
+			`\:/\/slashes are fun`, "1000", "EUR", "AUTHORISATION", "true"},
+			"CZErGCNQaSsxbaQfZaJlakqo7KPP+mIa8a+wx3yNs9A=", true},
 		{"4", hmacKeys[1], [8]string{"7914073381342284", "", "TestMerchant", "TestPayment-1407325143704", "1130", "EUR", "AUTHORISATION", "true"}, "coqCmt/IZ4E3CzPvMY8zTjQVL5hYJUiBRg8UU+iCWo0=", true},
 		{"C033 1", c033, [8]string{"psp0c0330000001", "", "ShopEUMain", "14-08-2026-09:53:00", "10000", "EUR", "AUTHORISATION", "true"}, "vZNqD++RvuddUVdFtQxxobESykHq9D4oEngK0PnbcEM=", true},
 		{"C033 1, escaped", c033, [8]string{"psp0c0330000001", "", "ShopEUMain", "14-08-2026-09:53:00", "10000", "EUR", "AUTHORISATION", "true"}, "Xxc7ZSvSZktt7LN23QwyG9zEIN+AtlplK/0cmL+t/Xg=", false},

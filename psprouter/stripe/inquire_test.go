@@ -51,56 +51,22 @@ func inquiry(operation string) psprouter.Inquiry {
 const piHead = `{"object":"payment_intent","id":"pi_1","amount":1000,"currency":"eur","metadata":{"attempt":"` + attAuth + `"},`
 const piCaptured = `{"object":"payment_intent","id":"pi_1","amount":1000,"currency":"eur","metadata":{"attempt":"` + attAuth + `","capture_attempt":"` + attCapture + `"},`
 
-// Every state in which a payment can be read, by each operation that may ask.
-func TestInquireByReference(t *testing.T) {
-	type finding struct {
-		verdict
-		absent, captured bool
-	}
-	found := func(class psprouter.Class) finding { return finding{verdict: is(class)} }
-	absent := finding{verdict: unknown(), absent: true}
-	auth, capture, void := psprouter.OpAuthorize, psprouter.OpCapture, psprouter.OpVoid
-	for _, row := range []struct {
-		name, operation, body string
-		change                func(*psprouter.Inquiry)
-		want                  finding
-	}{
-		{"authorized", auth, piHead + `"status":"requires_capture","amount_capturable":1000}`, nil, found(psprouter.Approved)},
-		{"charged", auth, piHead + `"status":"succeeded","amount_received":1000}`, func(q *psprouter.Inquiry) { q.AutoCapture = true }, finding{verdict: is(psprouter.Approved), captured: true}},
-		{"charged, not asked to", auth, piHead + `"status":"succeeded","amount_received":1000}`, nil, finding{verdict: alert()}},
-		{"declined", auth, piHead + `"status":"requires_payment_method","last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"lost_card"}}`, nil, finding{verdict: no("lost_card")}},
-		{"not tried", auth, piHead + `"status":"requires_payment_method"}`, nil, finding{verdict: unknown()}},
-		{"canceled since", auth, piHead + `"status":"canceled","cancellation_reason":"automatic"}`, nil, finding{verdict: no("canceled")}},
-		{"canceled with money", auth, piHead + `"status":"canceled","amount_received":5}`, nil, finding{verdict: alert()}},
-		{"processing", auth, piHead + `"status":"processing"}`, nil, found(psprouter.Accepted)},
-		{"redirect", auth, piHead + `"status":"requires_action","next_action":{"redirect_to_url":{"url":"https://x"}}}`, nil, found(psprouter.ActionRequired)},
-		{"unheard-of", auth, piHead + `"status":"blessed"}`, nil, finding{verdict: unknown()}},
-		{"of another attempt", auth, piCaptured + `"status":"requires_capture","amount_capturable":1000}`, func(q *psprouter.Inquiry) { q.Attempt = attOther }, finding{verdict: alert()}},
-		{"of another amount", auth, piHead + `"status":"requires_capture","amount_capturable":1000}`, func(q *psprouter.Inquiry) { q.Amount.Minor = 999 }, finding{verdict: alert()}},
-		{"of another currency", auth, piHead + `"status":"requires_capture","amount_capturable":1000}`, func(q *psprouter.Inquiry) { q.Amount.Currency = "USD" }, finding{verdict: alert()}},
-		{"another payment", auth, strings.Replace(piHead, "pi_1", "pi_2", 1) + `"status":"requires_capture","amount_capturable":1000}`, nil, finding{verdict: alert()}},
-		{"not there", auth, "", nil, finding{verdict: unknown()}},
+// inquiryRow is a payment as it is read, and what that tells of the call that is asked about.
+type inquiryRow struct {
+	name, operation, body string
+	change                func(*psprouter.Inquiry)
+	want                  finding
+}
 
-		{"captured", capture, piCaptured + `"status":"succeeded","amount_received":600}`, nil, finding{verdict: is(psprouter.Approved), captured: true}},
-		{"captured, rest open", capture, piCaptured + `"status":"requires_capture","amount_received":600,"amount_capturable":400}`, nil, finding{verdict: is(psprouter.Approved), captured: true}},
-		{"captured, rest open though final", capture, piCaptured + `"status":"requires_capture","amount_received":600,"amount_capturable":400}`, func(q *psprouter.Inquiry) { q.Final = true }, finding{verdict: alert()}},
-		{"captured too little", capture, piCaptured + `"status":"succeeded","amount_received":500}`, nil, finding{verdict: alert()}},
-		{"capture not seen", capture, piHead + `"status":"requires_capture","amount_capturable":1000}`, nil, absent},
-		{"capture not seen, after one", capture, piHead + `"status":"requires_capture","amount_received":200,"amount_capturable":800}`, func(q *psprouter.Inquiry) { q.Captured = 200 }, absent},
-		{"captured by another", capture, piHead + `"status":"requires_capture","amount_received":200,"amount_capturable":800}`, nil, finding{verdict: alert()}},
-		{"captured by nobody named", capture, piHead + `"status":"succeeded","amount_received":600}`, nil, finding{verdict: alert()}},
-		{"capture of a canceled payment", capture, piHead + `"status":"canceled"}`, nil, finding{verdict: no("canceled")}},
-		{"capture, processing", capture, piHead + `"status":"processing"}`, nil, finding{verdict: unknown()}},
-		{"our capture, processing", capture, piCaptured + `"status":"processing"}`, nil, found(psprouter.Accepted)},
+type finding struct {
+	verdict
+	absent, captured bool
+}
 
-		{"voided", void, piHead + `"status":"canceled"}`, nil, found(psprouter.Approved)},
-		{"void not seen", void, piHead + `"status":"requires_capture","amount_capturable":1000}`, nil, absent},
-		{"void of a captured payment", void, piHead + `"status":"succeeded","amount_received":1000}`, nil, finding{verdict: no("payment_intent_unexpected_state")}},
-		{"void, processing", void, piHead + `"status":"processing"}`, nil, found(psprouter.Accepted)},
-		{"voided with money", void, piHead + `"status":"canceled","amount_received":1}`, nil, finding{verdict: alert()}},
-		{"void of a payment in another state", void, piHead + `"status":"requires_action"}`, nil, finding{verdict: unknown()}},
-		{"an operation that does not exist", "CHARGE", piHead + `"status":"canceled"}`, nil, finding{verdict: unknown()}},
-	} {
+func found(class psprouter.Class) finding { return finding{verdict: is(class)} }
+
+func checkInquiries(t *testing.T, rows []inquiryRow) {
+	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			answers := map[string]string{"/v1/payment_intents/pi_1": row.body}
 			if row.body == "" {
@@ -118,6 +84,62 @@ func TestInquireByReference(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Every state in which a payment can be read, by each operation that may ask.
+func TestInquireAuthorization(t *testing.T) {
+	checkInquiries(t, []inquiryRow{
+		{"authorized", auth, piHead + `"status":"requires_capture","amount_capturable":1000}`, nil, found(psprouter.Approved)},
+		{"charged", auth,
+			piHead + `"status":"succeeded","amount_received":1000}`, func(q *psprouter.Inquiry) { q.AutoCapture = true }, finding{verdict: is(psprouter.Approved), captured: true}},
+		{"charged, not asked to", auth, piHead + `"status":"succeeded","amount_received":1000}`, nil, finding{verdict: alert()}},
+		{"declined", auth,
+			piHead + `"status":"requires_payment_method","last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"lost_card"}}`, nil, finding{verdict: no("lost_card")}},
+		{"not tried", auth, piHead + `"status":"requires_payment_method"}`, nil, finding{verdict: unknown()}},
+		{"canceled since", auth, piHead + `"status":"canceled","cancellation_reason":"automatic"}`, nil, finding{verdict: no("canceled")}},
+		{"canceled with money", auth, piHead + `"status":"canceled","amount_received":5}`, nil, finding{verdict: alert()}},
+		{"processing", auth, piHead + `"status":"processing"}`, nil, found(psprouter.Accepted)},
+		{"redirect", auth, piHead + `"status":"requires_action","next_action":{"redirect_to_url":{"url":"https://x"}}}`, nil, found(psprouter.ActionRequired)},
+		{"unheard-of", auth, piHead + `"status":"blessed"}`, nil, finding{verdict: unknown()}},
+		{"of another attempt", auth, piCaptured + `"status":"requires_capture","amount_capturable":1000}`, func(q *psprouter.Inquiry) { q.Attempt = attOther }, finding{verdict: alert()}},
+		{"of another amount", auth, piHead + `"status":"requires_capture","amount_capturable":1000}`, func(q *psprouter.Inquiry) { q.Amount.Minor = 999 }, finding{verdict: alert()}},
+		{"of another currency", auth, piHead + `"status":"requires_capture","amount_capturable":1000}`, func(q *psprouter.Inquiry) { q.Amount.Currency = "USD" }, finding{verdict: alert()}},
+		{"another payment", auth, strings.Replace(piHead, "pi_1", "pi_2", 1) + `"status":"requires_capture","amount_capturable":1000}`, nil, finding{verdict: alert()}},
+		{"not there", auth, "", nil, finding{verdict: unknown()}},
+	})
+}
+
+func TestInquireCapture(t *testing.T) {
+	absent := finding{verdict: unknown(), absent: true}
+	checkInquiries(t, []inquiryRow{
+		{"captured", capture, piCaptured + `"status":"succeeded","amount_received":600}`, nil, finding{verdict: is(psprouter.Approved), captured: true}},
+		{"captured, rest open", capture,
+			piCaptured + `"status":"requires_capture","amount_received":600,"amount_capturable":400}`, nil, finding{verdict: is(psprouter.Approved), captured: true}},
+		{"captured, rest open though final", capture,
+			piCaptured + `"status":"requires_capture","amount_received":600,"amount_capturable":400}`, func(q *psprouter.Inquiry) { q.Final = true }, finding{verdict: alert()}},
+		{"captured too little", capture, piCaptured + `"status":"succeeded","amount_received":500}`, nil, finding{verdict: alert()}},
+		{"capture not seen", capture, piHead + `"status":"requires_capture","amount_capturable":1000}`, nil, absent},
+		{"capture not seen, after one", capture,
+			piHead + `"status":"requires_capture","amount_received":200,"amount_capturable":800}`, func(q *psprouter.Inquiry) { q.Captured = 200 }, absent},
+		{"captured by another", capture, piHead + `"status":"requires_capture","amount_received":200,"amount_capturable":800}`, nil, finding{verdict: alert()}},
+		{"captured by nobody named", capture, piHead + `"status":"succeeded","amount_received":600}`, nil, finding{verdict: alert()}},
+		{"capture of a canceled payment", capture, piHead + `"status":"canceled"}`, nil, finding{verdict: no("canceled")}},
+		{"capture, processing", capture, piHead + `"status":"processing"}`, nil, finding{verdict: unknown()}},
+		{"our capture, processing", capture, piCaptured + `"status":"processing"}`, nil, found(psprouter.Accepted)},
+	})
+}
+
+func TestInquireVoid(t *testing.T) {
+	absent := finding{verdict: unknown(), absent: true}
+	checkInquiries(t, []inquiryRow{
+		{"voided", void, piHead + `"status":"canceled"}`, nil, found(psprouter.Approved)},
+		{"void not seen", void, piHead + `"status":"requires_capture","amount_capturable":1000}`, nil, absent},
+		{"void of a captured payment", void, piHead + `"status":"succeeded","amount_received":1000}`, nil, finding{verdict: no("payment_intent_unexpected_state")}},
+		{"void, processing", void, piHead + `"status":"processing"}`, nil, found(psprouter.Accepted)},
+		{"voided with money", void, piHead + `"status":"canceled","amount_received":1}`, nil, finding{verdict: alert()}},
+		{"void of a payment in another state", void, piHead + `"status":"requires_action"}`, nil, finding{verdict: unknown()}},
+		{"an operation that does not exist", "CHARGE", piHead + `"status":"canceled"}`, nil, finding{verdict: unknown()}},
+	})
 }
 
 // Without a reference: search finds, or search and the list of that time agree that there is nothing.
@@ -151,7 +173,8 @@ func TestInquireBySearch(t *testing.T) {
 		{"two in the list", map[string]string{searchPath: search(), listPath: list(authorized, strings.Replace(authorized, "pi_1", "pi_2", 1))}, psprouter.Unknown, false, true},
 		{"the second page knows", map[string]string{searchPath: search(), readPath: authorized,
 			listPath: `{"object":"list","has_more":true,"data":[` + strings.Replace(other, "pi_1", "pi_7", 1) + `]}`, listPath + "#pi_7": list(authorized)}, psprouter.Approved, false, false},
-		{"the second page of search knows", map[string]string{readPath: authorized, searchPath: `{"object":"search_result","has_more":true,"next_page":"p2","data":[]}`, searchPath + "#p2": search(old)}, psprouter.Approved, false, false},
+		{"the second page of search knows",
+			map[string]string{readPath: authorized, searchPath: `{"object":"search_result","has_more":true,"next_page":"p2","data":[]}`, searchPath + "#p2": search(old)}, psprouter.Approved, false, false},
 		{"the second page fails", map[string]string{searchPath: search(), listPath: `{"object":"list","has_more":true,"data":[` + other + `]}`}, psprouter.Unknown, false, false},
 		{"more, and nothing to go on from", map[string]string{searchPath: search(), listPath: `{"object":"list","has_more":true,"data":[]}`}, psprouter.Unknown, false, false},
 		{"no envelope", map[string]string{searchPath: search(), listPath: `{}`}, psprouter.Unknown, false, false},

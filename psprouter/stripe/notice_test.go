@@ -35,24 +35,45 @@ func eventOf(kind, key, object, previous string) []byte {
 		`"},"data":{"object":` + object + `,"previous_attributes":{` + previous + `}}}`)
 }
 
-func TestNotices(t *testing.T) {
-	const meta = `"metadata":{"attempt":"` + attAuth + `"}`
-	const both = `"metadata":{"attempt":"` + attAuth + `","capture_attempt":"` + attCapture + `"}`
-	const pi = `{"object":"payment_intent","id":"pi_1","amount":1000,"currency":"eur","latest_charge":"ch_1","capture_method":`
-	const charge = `{"object":"charge","id":"ch_1","payment_intent":"pi_1","amount":1000,"currency":"eur",` + meta + `,`
-	refund := func(status, extra string) string {
-		return `{"object":"refund","id":"re_1","payment_intent":"pi_1","charge":"ch_1","amount":400,"currency":"eur","metadata":{"attempt":"` + attOther + `"},"status":"` + status + `"` + extra + `}`
+// The parts of the events below.
+const (
+	meta   = `"metadata":{"attempt":"` + attAuth + `"}`
+	both   = `"metadata":{"attempt":"` + attAuth + `","capture_attempt":"` + attCapture + `"}`
+	pi     = `{"object":"payment_intent","id":"pi_1","amount":1000,"currency":"eur","latest_charge":"ch_1","capture_method":`
+	charge = `{"object":"charge","id":"ch_1","payment_intent":"pi_1","amount":1000,"currency":"eur",` + meta + `,`
+
+	auth, capture, void, refunding = psprouter.OpAuthorize, psprouter.OpCapture, psprouter.OpVoid, psprouter.OpRefund
+)
+
+// noticeRow is one event and what it tells.
+type noticeRow struct {
+	name, kind, key, object, previous string
+	want                              told
+}
+
+func checkNotices(t *testing.T, rows []noticeRow) {
+	t.Helper()
+	for _, row := range rows {
+		notices, err := checker(t).ReadWebhook(eventOf(row.kind, row.key, row.object, row.previous))
+		if err != nil || len(notices) != 1 {
+			t.Fatalf("%s: %d notices, %v", row.name, len(notices), err)
+		}
+		n := notices[0]
+		if n.Foreign != "" || n.AmountProblem != "" || n.EventID != "evt_1" || n.Kind != row.kind {
+			t.Errorf("%s: %+v", row.name, n)
+		}
+		row.want.check(t, row.name, n)
 	}
-	auth, capture, void, refunding := psprouter.OpAuthorize, psprouter.OpCapture, psprouter.OpVoid, psprouter.OpRefund
-	for _, row := range []struct {
-		name, kind, key, object, previous string
-		want                              told
-	}{
+}
+
+func TestNoticesOfMoney(t *testing.T) {
+	checkNotices(t, []noticeRow{
 		{"authorized", "payment_intent.amount_capturable_updated", attAuth, pi + `"manual","status":"requires_capture","amount_capturable":1000,` + meta + `}`, "",
 			told{attempt: attAuth, reference: "pi_1", operation: auth, class: psprouter.Approved, amount: 1000}},
 		{"authorized in part", "payment_intent.amount_capturable_updated", "", pi + `"manual","status":"requires_capture","amount_capturable":900,` + meta + `}`, "",
 			told{attempt: attAuth, reference: "pi_1", operation: auth, alert: true, amount: 1000}},
-		{"captured in part, rest open", "payment_intent.amount_capturable_updated", "", pi + `"manual","status":"requires_capture","amount_capturable":400,"amount_received":600,` + both + `}`, `"amount_received":100`,
+		{"captured in part, rest open", "payment_intent.amount_capturable_updated", "",
+			pi + `"manual","status":"requires_capture","amount_capturable":400,"amount_received":600,` + both + `}`, `"amount_received":100`,
 			told{attempt: attCapture, reference: "ch_1", original: "pi_1", operation: capture, class: psprouter.Approved, captured: true, amount: 500}},
 		{"charged", "payment_intent.succeeded", attAuth, pi + `"automatic","status":"succeeded","amount_received":1000,` + meta + `}`, "",
 			told{attempt: attAuth, reference: "pi_1", operation: auth, class: psprouter.Approved, captured: true, amount: 1000}},
@@ -66,11 +87,19 @@ func TestNotices(t *testing.T) {
 			told{attempt: attCapture, reference: "ch_1", original: "pi_1", operation: capture, class: psprouter.Approved, captured: true, amount: 600}},
 		{"captured by hand", "payment_intent.succeeded", "dashboard", pi + `"manual","status":"succeeded","amount_received":600,` + meta + `}`, "",
 			told{reference: "ch_1", original: "pi_1", operation: capture, class: psprouter.Approved, captured: true, amount: 600}},
-		{"captured, charge expanded", "payment_intent.succeeded", "", `{"object":"payment_intent","id":"pi_1","amount":1000,"currency":"eur","latest_charge":{"id":"ch_9","object":"charge"},"status":"succeeded","amount_received":1000,` + both + `}`, "",
+		{"captured, charge expanded", "payment_intent.succeeded", "",
+			`{"object":"payment_intent","id":"pi_1","amount":1000,"currency":"eur","latest_charge":{"id":"ch_9","object":"charge"},` +
+				`"status":"succeeded","amount_received":1000,` + both + `}`, "",
 			told{attempt: attCapture, reference: "ch_9", original: "pi_1", operation: capture, class: psprouter.Approved, captured: true, amount: 1000}},
+	})
+}
+
+func TestNoticesOfOtherEnds(t *testing.T) {
+	checkNotices(t, []noticeRow{
 		{"succeeded, yet it did not", "payment_intent.succeeded", attAuth, pi + `"automatic","status":"processing",` + meta + `}`, "",
 			told{attempt: attAuth, reference: "pi_1", amount: 1000}},
-		{"declined", "payment_intent.payment_failed", attAuth, pi + `"manual","status":"requires_payment_method","last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"lost_card"},` + meta + `}`, "",
+		{"declined", "payment_intent.payment_failed", attAuth,
+			pi + `"manual","status":"requires_payment_method","last_payment_error":{"type":"card_error","code":"card_declined","decline_code":"lost_card"},` + meta + `}`, "",
 			told{attempt: attAuth, reference: "pi_1", operation: auth, class: psprouter.Declined, code: "lost_card", amount: 1000}},
 		{"declined without a word", "payment_intent.payment_failed", attAuth, pi + `"manual","status":"requires_payment_method",` + meta + `}`, "",
 			told{attempt: attAuth, reference: "pi_1", amount: 1000}},
@@ -88,6 +117,11 @@ func TestNotices(t *testing.T) {
 			told{attempt: attAuth, reference: "pi_1", expired: true, amount: 1000}},
 		{"created", "payment_intent.created", attAuth, pi + `"manual","status":"requires_confirmation",` + meta + `}`, "", told{attempt: attAuth, reference: "pi_1", amount: 1000}},
 		{"processing", "payment_intent.processing", attAuth, pi + `"manual","status":"processing",` + meta + `}`, "", told{attempt: attAuth, reference: "pi_1", amount: 1000}},
+	})
+}
+
+func TestNoticesOfCharges(t *testing.T) {
+	checkNotices(t, []noticeRow{
 		{"charge authorized", "charge.succeeded", attAuth, charge + `"status":"succeeded","captured":false}`, "",
 			told{attempt: attAuth, reference: "pi_1", operation: auth, class: psprouter.Approved, amount: 1000}},
 		{"charge charged", "charge.succeeded", attAuth, charge + `"status":"succeeded","captured":true,"amount_captured":1000}`, "",
@@ -97,9 +131,25 @@ func TestNotices(t *testing.T) {
 		{"charge expired", "charge.expired", "", charge + `"status":"succeeded"}`, "", told{attempt: attAuth, reference: "ch_1", original: "pi_1", expired: true, amount: 1000}},
 		{"charge failed", "charge.failed", attAuth, charge + `"status":"failed"}`, "", told{attempt: attAuth, reference: "ch_1", original: "pi_1", amount: 1000}},
 		{"charge refunded is a charge", "charge.refunded", attOther, charge + `"amount_refunded":400}`, `"amount_refunded":0`, told{attempt: attAuth, reference: "ch_1", original: "pi_1", amount: 1000}},
+		{"dispute", "charge.dispute.created", "", `{"object":"dispute","id":"dp_1","payment_intent":"pi_1","charge":"ch_1","amount":1000,"currency":"eur","status":"needs_response"}`, "",
+			told{reference: "dp_1", original: "pi_1", amount: 1000}},
+		{"generic capture", "payment.captured", "", `{"id":"psp_1","reference":"` + attAuth + `","amount":1000,"currency":"eur"}`, "",
+			told{attempt: attAuth, reference: "psp_1", operation: auth, class: psprouter.Approved, captured: true, amount: 1000}},
+		{"generic authorization of nobody", "payment.authorized", attOther, `{"id":"psp_1","reference":"no-such-ref","amount":1000,"currency":"eur"}`, "",
+			told{reference: "psp_1", operation: auth, class: psprouter.Approved, amount: 1000}},
+	})
+}
+
+func TestNoticesOfRefunds(t *testing.T) {
+	refund := func(status, extra string) string {
+		return `{"object":"refund","id":"re_1","payment_intent":"pi_1","charge":"ch_1","amount":400,"currency":"eur","metadata":{"attempt":"` +
+			attOther + `"},"status":"` + status + `"` + extra + `}`
+	}
+	checkNotices(t, []noticeRow{
 		{"refunded", "refund.created", attOther, refund("succeeded", ""), "", told{attempt: attOther, reference: "re_1", original: "pi_1", operation: refunding, class: psprouter.Approved, amount: 400}},
 		{"refund pending", "refund.created", attOther, refund("pending", ""), "", told{attempt: attOther, reference: "re_1", original: "pi_1", operation: refunding, class: psprouter.Accepted, amount: 400}},
-		{"refund settled", "charge.refund.updated", "", refund("succeeded", ""), `"status":"pending"`, told{attempt: attOther, reference: "re_1", original: "pi_1", operation: refunding, class: psprouter.Approved, amount: 400}},
+		{"refund settled", "charge.refund.updated", "", refund("succeeded", ""), `"status":"pending"`,
+			told{attempt: attOther, reference: "re_1", original: "pi_1", operation: refunding, class: psprouter.Approved, amount: 400}},
 		{"refund returned", "refund.failed", "", refund("failed", `,"failure_reason":"declined"`), "",
 			told{attempt: attOther, reference: "re_1", original: "pi_1", operation: refunding, class: psprouter.Declined, reversed: true, code: "declined", amount: 400}},
 		{"refund returned after success", "refund.updated", "", refund("failed", ""), `"status":"succeeded"`,
@@ -107,19 +157,7 @@ func TestNotices(t *testing.T) {
 		{"refund refused while pending", "refund.updated", "", refund("failed", ""), `"status":"pending"`,
 			told{attempt: attOther, reference: "re_1", original: "pi_1", operation: refunding, class: psprouter.Declined, code: "failed", amount: 400}},
 		{"an unheard-of refund status", "refund.updated", "", refund("blessed", ""), "", told{attempt: attOther, reference: "re_1", original: "pi_1", amount: 400}},
-		{"dispute", "charge.dispute.created", "", `{"object":"dispute","id":"dp_1","payment_intent":"pi_1","charge":"ch_1","amount":1000,"currency":"eur","status":"needs_response"}`, "",
-			told{reference: "dp_1", original: "pi_1", amount: 1000}},
-		{"generic capture", "payment.captured", "", `{"id":"psp_1","reference":"` + attAuth + `","amount":1000,"currency":"eur"}`, "",
-			told{attempt: attAuth, reference: "psp_1", operation: auth, class: psprouter.Approved, captured: true, amount: 1000}},
-		{"generic authorization of nobody", "payment.authorized", attOther, `{"id":"psp_1","reference":"no-such-ref","amount":1000,"currency":"eur"}`, "",
-			told{reference: "psp_1", operation: auth, class: psprouter.Approved, amount: 1000}},
-	} {
-		notices, err := checker(t).ReadWebhook(eventOf(row.kind, row.key, row.object, row.previous))
-		if err != nil || len(notices) != 1 || notices[0].Foreign != "" || notices[0].AmountProblem != "" || notices[0].EventID != "evt_1" || notices[0].Kind != row.kind {
-			t.Fatalf("%s: %+v, %v", row.name, notices, err)
-		}
-		row.want.check(t, row.name, notices[0])
-	}
+	})
 }
 
 // Where several captures are on, the sum of all is no single capture's amount.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -362,7 +363,7 @@ func TestC012CallerHangsUp(t *testing.T) {
 	}
 	close(goOn)
 	for len(b.sim.Books().Payments) == 0 { // the handler is on its way; the test's time-out is the limit
-		time.Sleep(time.Millisecond)
+		runtime.Gosched()
 	}
 	if p := b.one(); p.Charges != 1 {
 		t.Errorf("books: %+v", p)

@@ -95,7 +95,8 @@ func TestStripeGoAgrees(t *testing.T) {
 	}
 }
 
-const c032Body = `{"id":"evt_c032","object":"event","livemode":true,"created":1767225600,"type":"payment.captured","data":{"object":{"id":"psp_c032","reference":"REF","amount":10000,"currency":"eur"}}}`
+const c032Body = `{"id":"evt_c032","object":"event","livemode":true,"created":1767225600,"type":"payment.captured","data":` +
+	`{"object":{"id":"psp_c032","reference":"REF","amount":10000,"currency":"eur"}}}`
 
 // C032: time on both sides, rotation, absence, chatter.
 func TestC032SignatureHeader(t *testing.T) {
@@ -151,7 +152,9 @@ func TestC032SignatureHeader(t *testing.T) {
 
 // C034: the bytes that came are signed, not the object that was parsed.
 func TestC034SignTheBytes(t *testing.T) {
-	body, err := base64.StdEncoding.DecodeString("eyAiaWQiOiAiZXZ0X2MwMzQiLCAib2JqZWN0IjoiZXZlbnQiLCJsaXZlbW9kZSI6dHJ1ZSwiY3JlYXRlZCI6MTc2NzIyNTYwMCwKICAidHlwZSI6InBheW1lbnQuY2FwdHVyZWQiLCJkYXRhIjp7Im9iamVjdCI6eyJpZCI6InBzcF9jMDM0IiwicmVmZXJlbmNlIjoiUkVGLUMwMzQiLCJhbW91bnQiOjEwMDAwLCJjdXJyZW5jeSI6ImV1ciIsIm5vdGUiOiJjYWbDqSDwn6e+IFx1MDAxQlswbSBcLyAxLjAiLCJmZWUiOjEuMH19fQo=")
+	body, err := base64.StdEncoding.DecodeString("eyAiaWQiOiAiZXZ0X2MwMzQiLCAib2JqZWN0IjoiZXZlbnQiLCJsaXZlbW9kZSI6dHJ1ZSwiY3JlYXRlZCI6MTc2NzIyNTYwMCwKICAidHlwZSI6InBheW1l" +
+		"bnQuY2FwdHVyZWQiLCJkYXRhIjp7Im9iamVjdCI6eyJpZCI6InBzcF9jMDM0IiwicmVmZXJlbmNlIjoiUkVGLUMwMzQiLCJhbW91bnQiOjEwMDAwLCJjdXJy" +
+		"ZW5jeSI6ImV1ciIsIm5vdGUiOiJjYWbDqSDwn6e+IFx1MDAxQlswbSBcLyAxLjAiLCJmZWUiOjEuMH19fQo=")
 	if err != nil || len(body) != 242 {
 		t.Fatalf("%d bytes, %v", len(body), err)
 	}
