@@ -146,9 +146,9 @@ func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, own
 
 // backOff doubles from first to 30 minutes, jittered over its upper quarter.
 func backOff(first time.Duration, checks int32) time.Duration {
-	d := longestRecheck
-	if checks < 30 {
-		d = min(first<<checks, longestRecheck)
+	d := min(first, longestRecheck)
+	for ; checks > 0 && d < longestRecheck; checks-- { // no shift: the pause of the 29th check would overflow
+		d = min(2*d, longestRecheck)
 	}
 	return d - rand.N(d/4+1)
 }

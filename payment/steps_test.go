@@ -168,10 +168,10 @@ func (w *world) confirm() {
 func (w *world) resolve() int {
 	asked := 0
 	for _, name := range w.store.ShardNames() {
-		w.note("resolver on %s", name)
 		w.process(func(ctx context.Context) {
 			n, err := w.service.ResolveOn(ctx, name, "w")
 			asked += n
+			w.noteIf(n, "resolver on %s", name)
 			w.judge("resolver", err)
 		})
 	}
@@ -192,10 +192,10 @@ func (w *world) judge(who string, err error) {
 func (w *world) applyNotices() int {
 	looked := 0
 	for _, name := range w.store.ShardNames() {
-		w.note("inbox of %s", name)
 		w.process(func(ctx context.Context) {
 			n, err := w.service.ApplyNoticesOn(ctx, name, "w")
 			looked += n
+			w.noteIf(n, "inbox of %s", name)
 			w.judge("inbox", err)
 		})
 	}
@@ -208,15 +208,15 @@ func (w *world) deliver() int {
 	for _, name := range []string{adyen.Name, stripe.Name} {
 		n += w.psps[name].Deliver(w.ctx)
 	}
-	w.note("%d notices leave", n)
+	w.noteIf(n, "notices leave")
 	return n
 }
 
 func (w *world) ledger() {
 	for _, name := range w.store.ShardNames() {
-		w.note("ledger of %s", name)
 		w.process(func(ctx context.Context) {
-			_, err := w.service.keepLedgerOn(ctx, name)
+			n, err := w.service.keepLedgerOn(ctx, name)
+			w.noteIf(n, "payments of %s run out", name)
 			w.judge("ledger", err)
 		})
 	}

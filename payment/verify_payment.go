@@ -326,6 +326,9 @@ func (r *Report) keys(span shard.Span, all map[string]*books) {
 	for _, p := range span.Payments {
 		for _, a := range all[p.ID].attempts {
 			subject := a.ID
+			if first, moved := all[p.ID].opening(); moved && a.Kind == AttemptAuthorize {
+				subject = first.ID // a payment that moved to another PSP did so under its one key
+			}
 			if x, ok := refundOf(shard.Snapshot{Refunds: all[p.ID].refunds}, a.ID); ok {
 				subject = x.ID
 			}
@@ -372,9 +375,30 @@ var answersTo = map[shard.Status][]Kind{
 	NotSent:   {KindUnavailable, KindRejected},
 }
 
-// subject is the attempt behind what a key asked for, and the ID of the resource that its answer shows.
+// opening is the payment's first attempt to authorize; moved tells that others followed, at other PSPs.
+func (b *books) opening() (first shard.Attempt, moved bool) {
+	n := 0
+	for _, a := range b.attempts {
+		if a.Kind == AttemptAuthorize {
+			if n++; n == 1 {
+				first = a
+			}
+		}
+	}
+	return first, n > 1
+}
+
+// subject is the attempt that ended what a key asked for, and the ID of the resource that its answer shows. Of a payment that
+// moved to another PSP it is the last one.
 func (b *books) subject(id string) (a shard.Attempt, resource string, ok bool) {
 	attempt, resource := id, b.payment.ID
+	if first, moved := b.opening(); moved && first.ID == id {
+		for _, x := range b.attempts {
+			if x.Kind == AttemptAuthorize {
+				attempt = x.ID
+			}
+		}
+	}
 	for _, x := range b.refunds {
 		if x.ID == id {
 			attempt, resource = x.AttemptID, x.ID

@@ -288,6 +288,13 @@ func (w *world) note(format string, args ...any) {
 	}
 }
 
+// noteIf notes what happened to n things, unless n is 0.
+func (w *world) noteIf(n int, format string, args ...any) {
+	if n > 0 {
+		w.note("%s: %d", fmt.Sprintf(format, args...), n)
+	}
+}
+
 func (w *world) wrong(format string, args ...any) {
 	w.broken = append(w.broken, fmt.Sprintf(format, args...))
 	w.note("WRONG: "+format, args...)
