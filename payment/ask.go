@@ -262,8 +262,8 @@ func checkSameCurrency(p shard.Payment, m *ledger.Money) error {
 		return err
 	}
 	if m.Currency != p.Currency {
-		return &Error{Code: CodeCurrencyMismatch, Field: "/amount/currency", Detail: fmt.Sprintf("the payment is in %s, not %s", p.Currency, m.Currency),
-			Remedy: "send the payment's currency"}
+		return &Error{Code: CodeCurrencyMismatch, Field: "/amount/currency",
+			Detail: fmt.Sprintf("the payment is in %s, not %s", p.Currency, m.Currency), Remedy: "send the payment's currency"}
 	}
 	return nil
 }

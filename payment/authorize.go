@@ -98,7 +98,8 @@ func (s *Service) reroute(ctx context.Context, choice psprouter.Choice, c Author
 }
 
 // rerouted decides the move: the first attempt is closed as not sent, the next one opened.
-func rerouted(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, next psprouter.Choice, at time.Time, checkAfter time.Duration) (asked, error) {
+func rerouted(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, next psprouter.Choice, at time.Time,
+	checkAfter time.Duration) (asked, error) {
 	m, err := begin(s.Payment, OnRerouted, at)
 	if err != nil {
 		return asked{}, err

@@ -53,7 +53,8 @@ func (m Method) check() error {
 		return &Error{Code: CodeNoPSP, Field: "/paymentMethod", Detail: "the payment method has no token", Remedy: "send a token of a PSP"}
 	}
 	if len(m.Tokens) > maxTokens {
-		return invalid("/paymentMethod/tokens", fmt.Sprintf("%d tokens, the limit is %d", len(m.Tokens), maxTokens), "send one token per PSP in use")
+		return invalid("/paymentMethod/tokens", fmt.Sprintf("%d tokens, the limit is %d", len(m.Tokens), maxTokens),
+			"send one token per PSP in use")
 	}
 	for _, psp := range slices.Sorted(maps.Keys(m.Tokens)) {
 		if !pspName.MatchString(psp) {

@@ -54,7 +54,8 @@ type fact struct {
 
 // learn decides what a fact about an attempt makes of its payment. posted is what the payment posted; only a reversal
 // needs it. It is pure. It returns errClosed for what is known already, and errEarly for what must wait.
-func learn(s shard.Snapshot, posted []shard.PostedEntry, attemptID string, f fact, at time.Time, lifetime time.Duration) (shard.Change, Answer, error) {
+func learn(s shard.Snapshot, posted []shard.PostedEntry, attemptID string, f fact, at time.Time,
+	lifetime time.Duration) (shard.Change, Answer, error) {
 	a, ok := attemptOf(s, attemptID)
 	if !ok {
 		return shard.Change{}, Answer{}, fmt.Errorf("payment %s has no attempt %s: %w", s.Payment.ID, attemptID, shard.ErrNotFound)

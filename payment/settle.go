@@ -66,7 +66,8 @@ func attemptOf(s shard.Snapshot, id string) (shard.Attempt, bool) {
 }
 
 // settleAuthorize: the trigger by the outcome, and what it says of the payment.
-func settleAuthorize(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time.Time, lifetime time.Duration) (shard.Change, Answer, error) {
+func settleAuthorize(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time.Time,
+	lifetime time.Duration) (shard.Change, Answer, error) {
 	on, kind := authorizeTrigger(o)
 	if p.Status == RequiresAction && (on == OnNoted || on == OnActionRequired) {
 		return shard.Change{}, Answer{}, errClosed

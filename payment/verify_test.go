@@ -123,16 +123,18 @@ var plants = []struct{ name, key, sql, want string }{
 	{"a capture posted for less", "ours", `UPDATE postings SET amount = amount - 1 WHERE entry_id IN (SELECT entry_id FROM journal_entries WHERE payment_id = $1)`, "L4 L5"},
 	{"a capture that was not posted", "ours", `WITH e AS (DELETE FROM journal_entries WHERE payment_id = $1 RETURNING bucket, entry_id)
 		DELETE FROM postings p USING e WHERE p.bucket = e.bucket AND p.entry_id = e.entry_id`, "L4 L5"},
-	{"a refund posted twice", "part", `WITH e AS (SELECT * FROM journal_entries WHERE payment_id = $1 AND kind = 'refund'),
+	{"a refund posted twice", "part", `WITH e AS (SELECT bucket, entry_id, kind, payment_id, reason, actor, reverses, created_at FROM journal_entries WHERE payment_id = $1 AND kind = 'refund'),
 		i AS (INSERT INTO journal_entries SELECT bucket, entry_id || 'x', 1, kind, payment_id, reason, actor, reverses, created_at FROM e)
-		INSERT INTO postings SELECT p.bucket, 1, p.posting_no, p.entry_id || 'x', p.debit_account, p.credit_account, p.amount, p.currency FROM postings p JOIN e ON e.bucket = p.bucket AND e.entry_id = p.entry_id`, "L4 L5"},
+		INSERT INTO postings SELECT p.bucket, 1, p.posting_no, p.entry_id || 'x', p.debit_account, p.credit_account, p.amount, p.currency
+		FROM postings p JOIN e ON e.bucket = p.bucket AND e.entry_id = p.entry_id`, "L4 L5"},
 	{"a cent to the other seller", "captured", `UPDATE postings SET amount = amount + CASE credit_account WHEN 'seller_payable:s-ann' THEN 1 WHEN 'seller_payable:s-bob' THEN -1 ELSE 0 END
 		WHERE entry_id IN (SELECT entry_id FROM journal_entries WHERE payment_id = $1)`, "L4 L5"},
 	{"a reversal that mirrors too little", "reversed", `UPDATE postings SET amount = amount - 1 WHERE entry_id IN
 		(SELECT entry_id FROM journal_entries WHERE payment_id = $1 AND kind = 'reversal')`, "L4 L5"},
 	{"a reversal of nothing", "reversed", `UPDATE journal_entries SET reverses = 'capture:nothing' WHERE payment_id = $1 AND kind = 'reversal'`, "L5"},
 
-	{"a second successful authorization", "authorized", `INSERT INTO attempts (bucket, attempt_id, payment_id, kind, psp, amount, status, outcome, route_reason, code, detail, psp_ref, client_key, sent_at, next_check_at, updated_at)
+	{"a second successful authorization", "authorized", `INSERT INTO attempts
+		(bucket, attempt_id, payment_id, kind, psp, amount, status, outcome, route_reason, code, detail, psp_ref, client_key, sent_at, next_check_at, updated_at)
 		SELECT bucket, attempt_id || 'x', payment_id, kind, psp, amount, status, outcome, '', '', '', psp_ref, '', sent_at, next_check_at, updated_at FROM attempts WHERE payment_id = $1`, "P2 P3"},
 	{"an authorization that did not succeed", "authorized", `UPDATE attempts SET status = 'FAILED' WHERE payment_id = $1`, "P2 P3 P6"},
 	{"a payment lost", "declined", `DELETE FROM payments WHERE payment_id = $1`, "P3"},
