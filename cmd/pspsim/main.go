@@ -54,22 +54,22 @@ func parse(args []string, stderr io.Writer) (string, simulator.Options, error) {
 	flags.SetOutput(stderr)
 	flags.Usage = func() { usage(flags) }
 	listen := flags.String("listen", "127.0.0.1:12111", "address to listen on; port 0 takes a free one and prints it")
-	latency := flags.String("latency", "0", "added time of every call: 30ms; drawn uniformly: 20ms-80ms; one call in fifty takes longer: 20ms-80ms-3s")
+	latency := flags.String("latency", "0", "added time of every call: 30ms; drawn: 20ms-80ms; and one call in fifty up to more: 20ms-80ms-3s")
 	dialect := flags.String("dialect", string(simulator.DialectStripe), "wire format: stripe (below /v1) or adyen (Checkout, below /v71)")
 	flags.Uint64Var(&opts.Seed, "seed", 0, "seed of IDs, latencies and drawn faults; 0 takes the clock. With one seed twice, IDs come twice")
 	flags.StringVar(&opts.SecretKey, "secret-key", "", "the only API key accepted; empty accepts every sk_… (Adyen: every one)")
 	flags.StringVar(&opts.MerchantAccount, "merchant-account", simulator.DefaultMerchantAccount, "Adyen's merchant account")
 	flags.BoolVar(&opts.SeveralCaptures, "several-captures", false, "Adyen: a partial capture keeps the rest open")
-	flags.BoolVar(&opts.StrictKeys, "strict-keys", false, "Adyen: refuse a key that comes back with another body, rather than replay")
+	flags.BoolVar(&opts.StrictKeys, "strict-keys", false, "Adyen: refuse a key that comes back with another body; else it is a replay")
 	flags.BoolVar(&opts.Live, "live", false, "the mode that answers and notices carry: live rather than test")
 	rate := flags.String("fault-rate", "0", "part of all calls that draw a fault from the seed and their idempotency key: 0.15")
-	flags.Func("faults", "what to draw from: names or groups with commas (wire,wrong_amount); default: what loses, delays, doubles or falsifies",
+	flags.Func("faults", "what to draw: names or groups with commas (wire,wrong_amount); default: what loses, delays, doubles or falsifies",
 		func(text string) error { opts.FaultSet = strings.Split(text, ","); return nil })
 	flags.Func("webhook", "receiver of notices; repeat it for several, which take turns",
 		func(url string) error { opts.Webhooks = append(opts.Webhooks, simulator.Target{URL: url}); return nil })
-	flags.Func("webhook-secret", "signs the notices: whsec_…, or Adyen's hex key; repeat it for a secret being rolled, the current one first",
+	flags.Func("webhook-secret", "signs the notices: whsec_…, or Adyen's hex key; repeat it for one being rolled, the current one first",
 		func(secret string) error { opts.WebhookSecrets = append(opts.WebhookSecrets, secret); return nil })
-	flags.IntVar(&opts.MaxPayments, "max-payments", simulator.DefaultMaxPayments, "payments kept in memory; more are answered 503 \"not processed\"")
+	flags.IntVar(&opts.MaxPayments, "max-payments", simulator.DefaultMaxPayments, "payments kept in memory; more are answered 503, not processed")
 	flags.Int64Var(&opts.MaxAmount, "max-amount", simulator.DefaultMaxAmount, "largest amount in the PSP's unit")
 	if err := flags.Parse(args); err != nil {
 		return "", opts, err

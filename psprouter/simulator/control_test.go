@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -178,7 +179,14 @@ func TestBooksStayInOrder(t *testing.T) {
 
 // A client that hangs up does not stop the money, and an orderly stop moves what is still waiting.
 func TestServeStopsInOrder(t *testing.T) {
-	sim := newSim(t, Options{Now: time.Now})
+	var arrivals atomic.Int32
+	both := make(chan struct{}) // closed once both calls wait
+	sim := newSim(t, Options{Now: time.Now, Wait: func(d time.Duration, stop <-chan struct{}) {
+		if arrivals.Add(1) == 2 {
+			close(both)
+		}
+		waitOnTimer(d, stop)
+	}})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -198,14 +206,14 @@ func TestServeStopsInOrder(t *testing.T) {
 			req.Header.Set("Authorization", "Bearer sk_test")
 			req.Header.Set("Idempotency-Key", attempt)
 			if attempt == "leaves" {
-				go func() { waitInFlight(sim, 2); hangUp() }()
+				go func() { <-both; hangUp() }()
 			}
 			if resp, err := client.Do(req); err == nil {
 				resp.Body.Close()
 			}
 		})
 	}
-	waitInFlight(sim, 2)
+	<-both
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)
@@ -216,19 +224,6 @@ func TestServeStopsInOrder(t *testing.T) {
 	}
 	if _, err := net.DialTimeout("tcp", l.Addr().String(), time.Second); err == nil {
 		t.Error("the listener is still open")
-	}
-}
-
-// waitInFlight returns when n keys are in flight.
-func waitInFlight(s *Simulator, n int) {
-	for {
-		s.mu.Lock()
-		flying := len(s.keys)
-		s.mu.Unlock()
-		if flying >= n {
-			return
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -244,6 +239,18 @@ func TestLatencyIsDrawnWithinItsRange(t *testing.T) {
 	}
 	if len(seen) != 2 {
 		t.Error("the latency does not vary")
+	}
+	s = newSim(t, Options{Now: time.Now, Seed: 3, LatencyMin: time.Millisecond, LatencyMax: 2 * time.Millisecond, LatencyTail: time.Second})
+	tail := 0
+	for range 2000 {
+		if d := s.latency(); d > 2*time.Millisecond {
+			tail++
+		} else if d < time.Millisecond {
+			t.Fatal(d)
+		}
+	}
+	if tail < 20 || tail > 80 {
+		t.Errorf("%d of 2000 calls in the tail, want about 40", tail)
 	}
 }
 

@@ -166,7 +166,7 @@ func answerFaults() []behaviour {
 		{name: "504_before", doc: "HTTP 504 of a proxy; nothing is done", refuse: gatewayTimeout},
 		{name: "429", doc: "HTTP 429 of the rate limiter; nothing is done", refuse: limited},
 		{name: "401", doc: "HTTP 401 as if the key were wrong; nothing is done", refuse: unauthorized},
-		{name: "lock_timeout", doc: "Stripe: HTTP 429 lock_timeout; Adyen: 704, transient; nothing is done, which is not promised", refuse: locked},
+		{name: "lock_timeout", doc: "Stripe: HTTP 429 lock_timeout, Adyen: 704 transient; nothing is done, but no promise", refuse: locked},
 		{name: "key_in_use", doc: "answers that the key is in flight (Stripe 409, Adyen 704 transient); nothing is done", refuse: inFlight},
 		{name: "key_stuck", doc: "the same, and not to be tried again (Adyen 704 without transient-error)", refuse: stuck},
 		{name: "store_down", doc: "the idempotency layer is down (Adyen 503/703, Stripe 503); nothing is done", refuse: storeDown},
@@ -332,7 +332,7 @@ func faultSet(names []string) ([]behaviour, *OptionError) {
 			}
 		}
 		if len(set) == before {
-			return nil, &OptionError{"FaultSet", "no fault and no group is called " + strconv.Quote(name) + "; see pspsim --help"}
+			return nil, &OptionError{"FaultSet", "neither a fault nor a group: " + strconv.Quote(name) + "; see pspsim --help"}
 		}
 	}
 	return set, nil
