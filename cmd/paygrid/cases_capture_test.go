@@ -71,11 +71,10 @@ func TestC017(t *testing.T) {
 
 // TestC019: ends are ends: (a) void, (b) expiry, (c) the race into them.
 func TestC019(t *testing.T) {
-	var now clock
-	inBothLevels(t, gridOptions{Now: now.now}, func(t *testing.T, g *testGrid) {
+	inBothLevels(t, gridOptions{}, func(t *testing.T, g *testGrid) {
 		t.Run("a", func(t *testing.T) { c019Void(t, g) })
 		t.Run("c", func(t *testing.T) { c019Race(t, g) })
-		t.Run("b", func(t *testing.T) { c019Expiry(t, g, &now) })
+		t.Run("b", func(t *testing.T) { c019Expiry(t, g) })
 	})
 }
 
@@ -123,12 +122,12 @@ func c019Race(t *testing.T, g *testGrid) {
 	}
 }
 
-func c019Expiry(t *testing.T, g *testGrid, now *clock) {
+func c019Expiry(t *testing.T, g *testGrid) {
 	a := g.callers[0]
 	id, path := authorize10(t, a, "c019b")
 	before := g.tally()
 	events := g.sum(t, `SELECT count(*) FROM outbox WHERE payment_id = $1`, id)
-	now.advance(7*24*time.Hour + time.Second)
+	g.clock.advance(7*24*time.Hour + time.Second)
 	a.post(t, path+"/capture", "k-1", eur(10000)).wantCode(t, http.StatusConflict, payment.CodeExpired)
 	if n := g.sum(t, `SELECT count(*) FROM attempts WHERE payment_id = $1 AND kind = 'CAPTURE'`, id); n > 0 {
 		t.Errorf("%d capture rows", n)

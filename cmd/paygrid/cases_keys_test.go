@@ -180,12 +180,11 @@ func rawPay(t *testing.T, c caller, header, body string) reply {
 // TestC005: the key record and the payment do not live apart. Keys are never swept while their payment lives, so the case's
 // sweeper has nothing to run here; the payment's row alone is moved to cold storage, by hand.
 func TestC005(t *testing.T) {
-	var now clock
-	inBothLevels(t, gridOptions{Now: now.now}, func(t *testing.T, g *testGrid) {
+	inBothLevels(t, gridOptions{}, func(t *testing.T, g *testGrid) {
 		a, b := g.callers[0], g.callers[1]
 		order := p10("o-c005", "pm_ok", "automatic")
 		first := a.pay(t, "k-c005", order).want(t, http.StatusCreated)
-		now.advance(25 * time.Hour)
+		g.clock.advance(25 * time.Hour)
 		b.pay(t, "k-c005", order).wantReplay(t, first)
 
 		home := g.shardOf(t, "k-c005")

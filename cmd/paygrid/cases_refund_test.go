@@ -85,13 +85,12 @@ func TestC018(t *testing.T) {
 // TestC022: a pending refund is not a failed refund, however old. Its success, told twice by webhook, waits for webhooks;
 // that the lost one ends done, for the resolver.
 func TestC022(t *testing.T) {
-	var now clock
-	inBothLevels(t, gridOptions{Now: now.now}, func(t *testing.T, g *testGrid) {
+	inBothLevels(t, gridOptions{}, func(t *testing.T, g *testGrid) {
 		a, b := g.callers[0], g.callers[1]
 		id, path := charge10(t, a, "c022")
 		script(t, g, "refund", "pending")
 		first := a.post(t, path+"/refunds", "k-1", eur(4000)).want(t, http.StatusAccepted)
-		now.advance(25 * time.Hour)
+		g.clock.advance(25 * time.Hour)
 		r := b.post(t, path+"/refunds", "k-2", eur(7000)).wantCode(t, http.StatusUnprocessableEntity, payment.CodeRefundExceeds)
 		if r.Remaining == nil || *r.Remaining != 6000 {
 			t.Errorf("want 6000 remaining: %s", r)

@@ -37,6 +37,7 @@ var template struct {
 type testGrid struct {
 	*grid
 	callers []caller // one per router, as shop A
+	clock   clock    // of everything in this process
 }
 
 // newGrid starts four shards and two routers, unless o says otherwise; they and their databases end with the test.
@@ -48,6 +49,10 @@ func newGrid(t testing.TB, o gridOptions) *testGrid {
 		t.Fatal(template.err)
 	}
 	o.Engine, o.Password, o.Dir, o.Listen = engine, testPassword, t.TempDir(), "127.0.0.1:0"
+	out := &testGrid{}
+	if o.Now == nil {
+		o.Now = out.clock.now
+	}
 	o.Prefix = fmt.Sprintf("t%d_", template.grids.Add(1))
 	setDefault(&o.Shards, 4)
 	setDefault(&o.Routers, 2)
@@ -68,7 +73,7 @@ func newGrid(t testing.TB, o gridOptions) *testGrid {
 			t.Errorf("the cluster did not end in order: %v", err)
 		}
 	})
-	out := &testGrid{grid: g}
+	out.grid = g
 	for _, url := range g.URLs {
 		out.callers = append(out.callers, newCaller(t, url))
 	}
@@ -232,6 +237,19 @@ func (g *testGrid) always(t testing.TB) *payment.Report {
 		t.Errorf("I4: %d payments have another number of events than of changes", n)
 	}
 	return report
+}
+
+// work runs the resolver and the inbox once on every shard, as a worker of its own.
+func (g *testGrid) work(t testing.TB) {
+	t.Helper()
+	for name := range g.Admin {
+		if _, err := g.Nodes[0].service.ResolveOn(context.Background(), name, "test"); err != nil {
+			t.Errorf("resolve on %s: %v", name, err)
+		}
+		if _, err := g.Nodes[0].service.ApplyNoticesOn(context.Background(), name, "test"); err != nil {
+			t.Errorf("apply notices on %s: %v", name, err)
+		}
+	}
 }
 
 // tally is what the simulator did and was asked, over all payments.
