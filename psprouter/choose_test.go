@@ -3,7 +3,9 @@ package psprouter
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
+	"time"
 
 	"paygrid/ledger"
 )
@@ -28,6 +30,14 @@ func (a account) Authorize(context.Context, AuthorizeRequest) Outcome {
 func (a account) Capture(context.Context, CaptureRequest) Outcome { panic("choosing must not call") }
 func (a account) Void(context.Context, VoidRequest) Outcome       { panic("choosing must not call") }
 func (a account) Refund(context.Context, RefundRequest) Outcome   { panic("choosing must not call") }
+
+func (a account) Inquire(context.Context, Inquiry) Finding { panic("choosing must not call") }
+func (a account) VisibilityWindow() time.Duration          { return 0 }
+func (a account) CheckWebhook(http.Header, []byte, time.Time) error {
+	panic("choosing must not call")
+}
+func (a account) ReadWebhook([]byte) ([]Notice, error) { panic("choosing must not call") }
+func (a account) WebhookAnswer() (string, []byte)      { panic("choosing must not call") }
 
 func TestChoose(t *testing.T) {
 	r := NewRouter(account{"stripe", 10}, account{"adyen", 1}, account{"stripe", 1})

@@ -22,6 +22,9 @@ type PSP interface {
 	Capture(ctx context.Context, r CaptureRequest) Outcome
 	Void(ctx context.Context, r VoidRequest) Outcome
 	Refund(ctx context.Context, r RefundRequest) Outcome
+
+	Inquirer
+	WebhookReader
 }
 
 // Recovery is what a PSP carries in its metadata so that a payment can be written anew should a shard lose its last

@@ -72,11 +72,7 @@ type Adapter struct {
 	judges judge
 }
 
-var (
-	_ psprouter.PSP           = (*Adapter)(nil)
-	_ psprouter.Inquirer      = (*Adapter)(nil)
-	_ psprouter.WebhookReader = (*Adapter)(nil)
-)
+var _ psprouter.PSP = (*Adapter)(nil)
 
 // New returns an adapter, or a *ConfigError. It makes no call.
 func New(cfg Config) (*Adapter, error) {

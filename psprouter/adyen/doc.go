@@ -14,7 +14,7 @@
 // Adyen has no call that authorizes and captures: an automatic capture is an authorization with captureDelayHours 0, which
 // Adyen then captures by itself. Our domain wants one outcome, so an Authorised payment of that kind counts as captured.
 // A capture that fails later comes as CAPTURE_FAILED and takes the success back. An AUTHORISATION notice does not say how
-// the payment is captured: its outcome has Captured false, and whoever applies it adds what the payment asked for.
+// the payment is captured: its outcome has Captured false and CaptureImplied, and whoever applies it knows what was asked.
 //
 // # Results
 //

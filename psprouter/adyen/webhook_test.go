@@ -124,10 +124,10 @@ const ours = "att_0001_01JD0000000000000000000001"
 // Every eventCode of the table with both ends, and those that settle nothing.
 func TestNotices(t *testing.T) {
 	type told struct {
-		operation                          string
-		class                              psprouter.Class
-		captured, reversed, expired, alert bool
-		code                               string
+		operation                            string
+		class                                psprouter.Class
+		captured, implied, reversed, expired bool
+		code                                 string
 	}
 	auth, capture, void, refund := psprouter.OpAuthorize, psprouter.OpCapture, psprouter.OpVoid, psprouter.OpRefund
 	a := newAdapter(t, "http://127.0.0.1:1", nil)
@@ -135,7 +135,7 @@ func TestNotices(t *testing.T) {
 		code, success, reason string
 		want                  told
 	}{
-		{"AUTHORISATION", "true", "", told{operation: auth, class: psprouter.Approved}},
+		{"AUTHORISATION", "true", "", told{operation: auth, class: psprouter.Approved, implied: true}},
 		{"AUTHORISATION", "false", "Not enough balance", told{operation: auth, class: psprouter.Declined, code: "not_enough_balance"}},
 		{"CAPTURE", "true", "", told{operation: capture, class: psprouter.Approved, captured: true}},
 		{"CAPTURE", "false", "Insufficient balance on payment", told{operation: capture, class: psprouter.Declined, code: "refused"}},
@@ -170,7 +170,7 @@ func TestNotices(t *testing.T) {
 			t.Fatalf("%s: %v", row.code, err)
 		}
 		n := notices[0]
-		got := told{n.Operation, n.Outcome.Class(), n.Outcome.Captured, n.Reversed, n.Expired, n.Outcome.Alert, n.Outcome.Code}
+		got := told{n.Operation, n.Outcome.Class(), n.Outcome.Captured, n.CaptureImplied, n.Reversed, n.Expired, n.Outcome.Code}
 		if got != row.want {
 			t.Errorf("%s %s:\n got %+v\nwant %+v", row.code, row.success, got, row.want)
 		}

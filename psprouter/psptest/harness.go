@@ -13,8 +13,6 @@ import (
 // Adapter is all that an adapter must be.
 type Adapter interface {
 	psprouter.PSP
-	psprouter.Inquirer
-	psprouter.WebhookReader
 	Close() // drops idle connections
 }
 

@@ -83,11 +83,7 @@ type Adapter struct {
 	window  time.Duration
 }
 
-var (
-	_ psprouter.PSP           = (*Adapter)(nil)
-	_ psprouter.Inquirer      = (*Adapter)(nil)
-	_ psprouter.WebhookReader = (*Adapter)(nil)
-)
+var _ psprouter.PSP = (*Adapter)(nil)
 
 // New returns an adapter, or a *ConfigError. It makes no call.
 func New(cfg Config) (*Adapter, error) {
