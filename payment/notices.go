@@ -268,6 +268,9 @@ func meant(s shard.Snapshot, a shard.Attempt, n psprouter.Notice) (_ shard.Attem
 	if n.Operation == a.Kind || (n.Operation == AttemptCapture && autoCaptured(s.Payment, a)) {
 		return a, false, nil
 	}
+	if n.Reversed {
+		return tookBack(s, a, n)
+	}
 	waiting, found := pendingOf(s, n.Operation)
 	p := s.Payment
 	switch {
@@ -284,6 +287,22 @@ func meant(s shard.Snapshot, a shard.Attempt, n psprouter.Notice) (_ shard.Attem
 		return a, false, errClosed
 	case n.Operation == AttemptCapture && capturable(p) > 0 && n.Outcome.Class() == psprouter.Approved:
 		return a, true, nil
+	}
+	return lastOf(s, a, n.Operation)
+}
+
+// tookBack is the attempt whose success a notice takes back although it names another one of the payment: by the PSP's
+// reference, else one that succeeded over that amount.
+func tookBack(s shard.Snapshot, a shard.Attempt, n psprouter.Notice) (shard.Attempt, bool, error) {
+	for _, x := range s.Attempts {
+		if x.Kind == n.Operation && x.PSPRef != "" && x.PSPRef == n.Reference {
+			return x, false, nil
+		}
+	}
+	for _, x := range s.Attempts {
+		if x.Kind == n.Operation && x.Status == Succeeded && (n.Amount.Minor == 0 || n.Amount.Minor == x.Amount) {
+			return x, false, nil
+		}
 	}
 	return lastOf(s, a, n.Operation)
 }

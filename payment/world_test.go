@@ -196,6 +196,9 @@ func (x wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		if x.w.random.IntN(4) == 0 {
 			fault = rareFaults[x.w.random.IntN(len(rareFaults))]
 		}
+		if x.name == stripe.Name && op != "refund" && strings.HasPrefix(fault, "fails_later") {
+			fault = "drop_after" // a card's capture at Stripe does not fail later
+		}
 		if x.w.psps[x.name].Script(op, fault, "", 1) == nil {
 			x.w.note("%s %s meets %s", x.name, op, fault)
 		}
@@ -253,9 +256,23 @@ func (s *seeded) ClaimAttempts(ctx context.Context, shardName, owner string, now
 	return s.worldStore.ClaimAttempts(ctx, shardName, owner, now, until, 1)
 }
 
+// CloseInbox notes what became of a notice.
+func (s *seeded) CloseInbox(ctx context.Context, item shard.InboxItem, end shard.InboxEnd) error {
+	s.w.note("%s %s of %s: %s %s", item.PSP, item.Kind, item.AttemptID, end.State, end.Reason)
+	return s.worldStore.CloseInbox(ctx, item, end)
+}
+
+// Apply notes what is written.
+func (s *seeded) Apply(ctx context.Context, c shard.Change) error {
+	err := s.worldStore.Apply(ctx, c)
+	s.w.note("%s: %s to %s, %s, %v", c.Payment.ID, c.From, c.Payment.Status, c.Event.Type, err)
+	return err
+}
+
 // Reschedule rounds the time of the next check up to the step of the back-off.
 func (s *seeded) Reschedule(ctx context.Context, r shard.Recheck) error {
 	wait := r.NextAt.Sub(s.w.clock.now)
+	s.w.note("%s is still unknown: %s", r.AttemptID, r.Detail)
 	for step := firstRecheck; ; step *= 2 {
 		if step = min(step, longestRecheck); wait <= step || step == longestRecheck {
 			r.NextAt = s.w.clock.now.Add(step)
@@ -357,7 +374,7 @@ func (w *world) openAt(name string) (open, standing []string) {
 		if slices.Contains([]string{"processing", "requires_action"}, p.Status) {
 			open = append(open, p.Ref)
 		}
-		if len(p.Captures) > 0 {
+		if len(p.Captures) > 0 && name == adyen.Name { // a card's capture at Stripe does not fail later
 			standing = append(standing, p.Ref)
 		}
 		for _, r := range p.Refunds {
