@@ -70,8 +70,7 @@ func (g *testGrid) plantFault(t *testing.T, shardName, table string, times int64
 	return func() { g.exec(t, shardName, `DROP TRIGGER fault ON `+table) }
 }
 
-// TestC041: 40001 in the statement that posts, twice and then for ever. That the payment which stays open ends captured
-// waits for the resolver.
+// TestC041: 40001 in the statement that posts, twice and then for ever.
 func TestC041(t *testing.T) {
 	const forEver = 1 << 40
 	inBothLevels(t, gridOptions{Routers: 1}, func(t *testing.T, g *testGrid) {
@@ -100,6 +99,9 @@ func TestC041(t *testing.T) {
 		if again := c.pay(t, key("apply"), order).want(t, http.StatusAccepted); again.ID != r.ID {
 			t.Errorf("want payment %s, got %s", r.ID, again)
 		}
+		g.finish(t)
+		c.pay(t, key("apply"), order).want(t, http.StatusCreated)
+		c.wantCAP10(t, r.ID)
 
 		remove = g.plantFault(t, "shard-2", "idempotency_keys", forEver)
 		c.pay(t, key("begin"), order).wantCode(t, http.StatusServiceUnavailable, payment.CodeUnavailable)

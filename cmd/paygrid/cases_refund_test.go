@@ -82,8 +82,7 @@ func TestC018(t *testing.T) {
 	})
 }
 
-// TestC022: a pending refund is not a failed refund, however old. Its success, told twice by webhook, waits for webhooks;
-// that the lost one ends done, for the resolver.
+// TestC022: a pending refund is not a failed refund, however old; a lost one is found.
 func TestC022(t *testing.T) {
 	inBothLevels(t, gridOptions{}, func(t *testing.T, g *testGrid) {
 		a, b := g.callers[0], g.callers[1]
@@ -91,6 +90,7 @@ func TestC022(t *testing.T) {
 		script(t, g, "refund", "pending")
 		first := a.post(t, path+"/refunds", "k-1", eur(4000)).want(t, http.StatusAccepted)
 		g.clock.advance(25 * time.Hour)
+		g.work(t)
 		r := b.post(t, path+"/refunds", "k-2", eur(7000)).wantCode(t, http.StatusUnprocessableEntity, payment.CodeRefundExceeds)
 		if r.Remaining == nil || *r.Remaining != 6000 {
 			t.Errorf("want 6000 remaining: %s", r)
@@ -112,6 +112,18 @@ func TestC022(t *testing.T) {
 			}
 		}
 		a.wantCAP10(t, lost)
+
+		if !g.Sim.Settle(g.Sim.Books().Payments[0].Refunds[0].Ref, true) {
+			t.Error("the refund was not pending at the PSP")
+		}
+		g.finish(t)
+		for _, id := range []string{id, lost} {
+			path := "/v1/payments/" + id
+			b.post(t, path+"/refunds", "k-1", eur(4000)).want(t, http.StatusCreated)
+			if p := a.get(t, path); p.Refunding != 0 || p.Refunded != 4000 || len(a.ledger(t, id).Entries) != 2 {
+				t.Errorf("want 4000 refunded by one entry: %s", p)
+			}
+		}
 		for _, p := range g.Sim.Books().Payments {
 			if len(p.Refunds) != 1 {
 				t.Errorf("%d refunds at the PSP for %s", len(p.Refunds), p.Ref)

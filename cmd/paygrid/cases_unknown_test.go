@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestC009: the PSP says 500, or says nothing, and has charged. That both payments end CAPTURED waits for the resolver.
+// TestC009: the PSP says 500, or says nothing, and has charged.
 func TestC009(t *testing.T) {
 	inBothLevels(t, gridOptions{PSPTimeout: time.Second}, func(t *testing.T, g *testGrid) {
 		a, b := g.callers[0], g.callers[1]
@@ -26,6 +26,11 @@ func TestC009(t *testing.T) {
 			a.wantLines(t, id, 0, lines{})
 		}
 		a.wantCAP10(t, other.ID)
+		g.finish(t)
+		for _, id := range []string{first.ID, silent.ID} {
+			b.get(t, "/v1/payments/"+id).wantState(t, "CAPTURED", 10000, 0)
+			b.wantCAP10(t, id)
+		}
 		if n := g.sum(t, `SELECT count(*) FROM outbox WHERE type LIKE '%failed%' OR payload->>'status' = 'FAILED'`); n > 0 {
 			t.Errorf("FAILED stands in %d events", n)
 		}
@@ -40,8 +45,7 @@ func TestC009(t *testing.T) {
 	})
 }
 
-// TestC010: a capture repeated while the first is in doubt. That it ends captured, once, and k-cap then answers 200, waits
-// for the resolver.
+// TestC010: a capture repeated while the first is in doubt.
 func TestC010(t *testing.T) {
 	inBothLevels(t, gridOptions{}, func(t *testing.T, g *testGrid) {
 		p := g.callers[0].pay(t, "k-c010", p10("o-c010", "pm_ok", "manual")).want(t, http.StatusCreated)
@@ -64,6 +68,9 @@ func TestC010(t *testing.T) {
 			t.Errorf("captures at the PSP by key: %v, want one under %s", keys, capture)
 		}
 		g.callers[0].wantLines(t, p.ID, 0, lines{})
+		g.finish(t)
+		g.callers[0].post(t, path, "k-cap", eur(10000)).want(t, http.StatusOK).wantState(t, "CAPTURED", 10000, 0)
+		g.callers[1].wantCAP10(t, p.ID)
 		if got := g.tally(); got != (tally{Authorized: 1, Charges: 1, Calls: 2}) {
 			t.Errorf("the PSP saw %+v", got)
 		}

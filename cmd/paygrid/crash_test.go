@@ -46,6 +46,7 @@ func TestCrashMatrix(t *testing.T) {
 				g.always(t)
 			})
 		}
+		g.finish(t) // the workers end what stayed open, by what the PSP says
 	})
 }
 

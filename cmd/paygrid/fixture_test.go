@@ -252,6 +252,19 @@ func (g *testGrid) work(t testing.TB) {
 	}
 }
 
+// finish lets time go on and the workers work until no attempt is open; six rounds must do.
+func (g *testGrid) finish(t testing.TB) {
+	t.Helper()
+	const pending = `SELECT count(*) FROM attempts WHERE status = 'PENDING'`
+	for round := 0; g.sum(t, pending) > 0; round++ {
+		if round == 6 {
+			t.Fatalf("%d attempts are still open", g.sum(t, pending))
+		}
+		g.clock.advance(20 * time.Minute) // past leases, pauses and the PSP's visibility window
+		g.work(t)
+	}
+}
+
 // tally is what the simulator did and was asked, over all payments.
 type tally struct {
 	Authorized, Charges, Voids, Refunds int // money moves
