@@ -22,7 +22,7 @@ FROM payments p WHERE p.bucket >= $1::INT4 AND p.bucket < $2::INT4 ORDER BY p.bu
 
 	sqlAuditAttempts = `
 SELECT a.attempt_id, a.payment_id, a.kind, a.psp, a.amount, a.status, a.outcome, a.route_reason, a.code, a.detail, a.psp_ref,
-    a.client_key, a.sent_at, a.next_check_at, a.updated_at
+    a.client_key, a.sent_at, a.next_check_at, a.updated_at, a.checks, a.absent_checks, a.escalated
 FROM attempts a WHERE a.bucket >= $1::INT4 AND a.bucket < $2::INT4 ORDER BY a.bucket, a.attempt_id`
 
 	sqlAuditRefunds = `

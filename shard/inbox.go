@@ -56,6 +56,14 @@ SELECT w.bucket, w.psp, w.event_id, w.kind, w.attempt_id, w.reference, w.origina
 FROM webhook_inbox w
 WHERE w.state = $1::TEXT AND w.state IN ('UNMATCHED', 'MISFIT') ORDER BY w.received_at LIMIT $2::INT8`
 
+	// sqlInboxOfAttempts lists the notices that name one of a payment's attempts, without what they said. It relies on
+	// webhook_inbox_attempt; the bucket is not named, since it is part of the IDs and a plan by it would read all of it.
+	sqlInboxOfAttempts = `
+SELECT w.bucket, w.psp, w.event_id, w.kind, w.attempt_id, w.reference, w.original, ''::BYTEA, w.state, w.reason, w.tries, w.received_at,
+    w.next_try_at
+FROM webhook_inbox w
+WHERE w.attempt_id = ANY($1::TEXT[]) ORDER BY w.received_at, w.event_id LIMIT $2::INT8`
+
 	// sqlInboxLag tells how many notices wait to be applied, and since when the oldest does. It relies on webhook_inbox_due,
 	// whose entries are those notices alone.
 	sqlInboxLag = `
@@ -204,4 +212,30 @@ func (c *Cluster) InboxLag(ctx context.Context, shardName string) (waiting int64
 		oldest = *since
 	}
 	return waiting, oldest, err
+}
+
+// maxNoticesOfPayment bounds what is shown of one payment's notices.
+const maxNoticesOfPayment = 200
+
+// InboxOf lists the notices that name one of the attempts, which must be of one bucket, the oldest first and without their
+// raw bytes. A notice that names its payment by a PSP's reference alone lies elsewhere and is not among them.
+func (c *Cluster) InboxOf(ctx context.Context, attemptIDs []string) ([]InboxItem, error) {
+	if len(attemptIDs) == 0 {
+		return nil, nil
+	}
+	b, err := BucketOfID(AttemptPrefix, attemptIDs[0])
+	if err != nil {
+		return nil, err
+	}
+	var out []InboxItem
+	err = c.readPlaced(ctx, b, "inbox of attempts", func(ctx context.Context, s *Shard, epoch int64) error {
+		batch := &pgx.Batch{}
+		queueOwned(batch, b, epoch)
+		batch.Queue(sqlInboxOfAttempts, attemptIDs, maxNoticesOfPayment).Query(func(rows pgx.Rows) (err error) {
+			out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[InboxItem])
+			return err
+		})
+		return s.pool.SendBatch(ctx, batch).Close()
+	})
+	return out, err
 }

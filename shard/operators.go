@@ -18,12 +18,13 @@ FROM buckets b WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'O
 ON CONFLICT (bucket, approval_id) DO UPDATE SET reason = approvals.reason
 RETURNING approval_id`
 
-	// sqlDecide is the second person's word: once, and never the first person's. It relies on the primary key.
+	// sqlDecide is the second person's word: once, and never the first person's. It relies on the primary key; IS TRUE
+	// keeps a plan made while nothing is open from walking approvals_open instead.
 	sqlDecide = `
 UPDATE approvals SET state = $4::TEXT, decided_by = $5::TEXT, decided_at = $6::TIMESTAMPTZ
 FROM buckets b
 WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'OWNED' AND approvals.bucket = b.bucket
-    AND approvals.approval_id = $3::TEXT AND approvals.state = 'OPEN' AND approvals.requested_by <> $5::TEXT
+    AND approvals.approval_id = $3::TEXT AND (approvals.state = 'OPEN') IS TRUE AND approvals.requested_by <> $5::TEXT
 RETURNING approvals.approval_id`
 
 	sqlApproval = `

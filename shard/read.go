@@ -27,7 +27,7 @@ FROM payments p WHERE p.bucket = $1::INT4 AND p.payment_id = $2::TEXT`
 
 	sqlAttempts = `
 SELECT a.attempt_id, a.payment_id, a.kind, a.psp, a.amount, a.status, a.outcome, a.route_reason, a.code, a.detail, a.psp_ref,
-    a.client_key, a.sent_at, a.next_check_at, a.updated_at
+    a.client_key, a.sent_at, a.next_check_at, a.updated_at, a.checks, a.absent_checks, a.escalated
 FROM attempts a WHERE a.bucket = $1::INT4 AND a.payment_id = $2::TEXT`
 
 	sqlRefunds = `
@@ -250,7 +250,7 @@ func scanPayment(row pgx.CollectableRow) (Payment, error) {
 func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
 	var a Attempt
 	err := row.Scan(&a.ID, &a.PaymentID, &a.Kind, &a.PSP, &a.Amount, &a.Status, &a.Outcome, &a.RouteReason, &a.Code, &a.Detail,
-		&a.PSPRef, &a.ClientKey, &a.SentAt, &a.NextCheckAt, &a.UpdatedAt)
+		&a.PSPRef, &a.ClientKey, &a.SentAt, &a.NextCheckAt, &a.UpdatedAt, &a.Checks, &a.Absent, &a.Escalated)
 	return a, err
 }
 

@@ -56,6 +56,11 @@ type Attempt struct {
 	SentAt      time.Time
 	NextCheckAt time.Time
 	UpdatedAt   time.Time
+
+	// What the resolver's queue counts. These are only read: a change does not write them.
+	Checks    int32 // how often the PSP was asked
+	Absent    int32 // how many of the last checks found that the PSP has no record
+	Escalated bool  // people were told
 }
 
 // Refund is one row of refunds.

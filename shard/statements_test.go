@@ -21,9 +21,11 @@ var wholeTables = map[string]string{
 
 // wholeIndexes are the indexes that a statement reads from end to end, and why it may.
 var wholeIndexes = map[[2]string]string{
-	{"house balance", "buckets_pkey"}:  "a balance counts every bucket once: 4,096 rows, never more",
-	{"seller balance", "buckets_pkey"}: "likewise",
-	{"inbox lag", "webhook_inbox_due"}: "a partial index: it holds what waits, which is what is counted",
+	{"house balance", "buckets_pkey"}:    "a balance counts every bucket once: 4,096 rows, never more",
+	{"seller balance", "buckets_pkey"}:   "likewise",
+	{"inbox lag", "webhook_inbox_due"}:   "a partial index: it holds what waits, which is what is counted",
+	{"open approvals", "approvals_open"}: "a partial index: it holds what waits for a person",
+	{"switches", "psp_switches_pkey"}:    "one row per PSP",
 }
 
 // volume lays as many captured payments as its first statement is told, with their refunds, over all buckets.
@@ -169,6 +171,7 @@ func TestPlansNameAMissingIndex(t *testing.T) {
 		for index, statement := range map[string]string{
 			"attempts_payment": "attempts", "refunds_payment": "refunds", "payments_order": "payments by order",
 			"payments_expiring": "expired", "journal_entries_payment": "entries", "outbox_payment_version": "find changes",
+			"webhook_inbox_attempt": "inbox of attempts",
 		} {
 			layout.Exec(t, name, "DROP INDEX "+index)
 			if faults := app.faults(t, statement, app.explain(t, shard.Statements()[statement])); len(faults) == 0 {

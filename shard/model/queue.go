@@ -41,7 +41,7 @@ func (s *Store) ClaimAttempts(_ context.Context, shardName, owner string, now, u
 			a := row.b.attempts[row.id]
 			a.lease = hold{owner, until}
 			row.b.attempts[row.id] = a
-			out = append(out, shard.Due{AttemptID: a.ID, PaymentID: a.PaymentID, Checks: a.checks, Absent: a.absent, Escalated: a.escalated,
+			out = append(out, shard.Due{AttemptID: a.ID, PaymentID: a.PaymentID, Checks: a.Checks, Absent: a.Absent, Escalated: a.Escalated,
 				SentAt: a.SentAt})
 		}
 		return s.known(shardName)
@@ -61,8 +61,8 @@ func (s *Store) Reschedule(_ context.Context, r shard.Recheck) error {
 		if !there || a.lease.owner != r.Owner || a.Status != pending {
 			return fmt.Errorf("attempt %s: %w", r.AttemptID, shard.ErrConflict)
 		}
-		a.checks++
-		a.absent, a.escalated, a.NextCheckAt, a.Detail, a.lease = r.Absent, r.Escalated, r.NextAt, r.Detail, hold{}
+		a.Checks++
+		a.Absent, a.Escalated, a.NextCheckAt, a.Detail, a.lease = r.Absent, r.Escalated, r.NextAt, r.Detail, hold{}
 		b.attempts[r.AttemptID] = a
 		return nil
 	})
@@ -89,7 +89,7 @@ func (s *Store) waiting(shardName string, sentBefore time.Time) []shard.PendingA
 				continue
 			}
 			out = append(out, shard.PendingAttempt{AttemptID: a.ID, PaymentID: a.PaymentID, Kind: a.Kind, PSP: a.PSP, Amount: a.Amount,
-				Outcome: a.Outcome, Detail: a.Detail, Checks: a.checks, Absent: a.absent, Escalated: a.escalated, SentAt: a.SentAt,
+				Outcome: a.Outcome, Detail: a.Detail, Checks: a.Checks, Absent: a.Absent, Escalated: a.Escalated, SentAt: a.SentAt,
 				NextCheckAt: a.NextCheckAt})
 		}
 	}

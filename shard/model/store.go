@@ -80,12 +80,10 @@ type bucket struct {
 	inbox    map[noticeKey]notice
 }
 
-// attempt is a row of attempts with what only the resolver's queue sees of it.
+// attempt is a row of attempts with its lease in the resolver's queue.
 type attempt struct {
 	shard.Attempt
-	checks, absent int32
-	escalated      bool
-	lease          hold
+	lease hold
 }
 
 // hold is a lease on a row of a queue.

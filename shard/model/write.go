@@ -112,6 +112,7 @@ func (b *bucket) putAttempt(a shard.Attempt, c shard.Change) {
 	if !there {
 		row = attempt{Attempt: a}
 		row.PaymentID = c.Payment.ID
+		row.Checks, row.Absent, row.Escalated = 0, 0, false // the queue's own
 	}
 	row.Status, row.Outcome, row.Code, row.Detail, row.PSPRef = a.Status, a.Outcome, a.Code, a.Detail, a.PSPRef
 	row.NextCheckAt, row.UpdatedAt = a.NextCheckAt, c.At
