@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -114,7 +115,7 @@ func writeBalance(out io.Writer, b shard.Balance) error {
 func runVerify(ctx context.Context, e env, args []string) error {
 	flags := newFlags(e, "verify", "compare all rows of all shards with each other; exit code 1 on any finding")
 	mapPath := flags.String("map", mapFlag(), mapHelp)
-	books := flags.String("books", "", "URL of a PSP simulator's books (…/sim/books) to compare with; payments must stand still meanwhile")
+	books := flags.String("books", "", "comma-separated URLs of the books (…/sim/books) of all PSP simulators that were used, to compare with; payments must stand still\nmeanwhile")
 	asJSON := flags.Bool("json", false, "print JSON")
 	if _, err := parse(flags, args, 0, "flags alone"); err != nil {
 		return err
@@ -126,7 +127,7 @@ func runVerify(ctx context.Context, e env, args []string) error {
 	defer shards.Close()
 	var moved []payment.Moved
 	if *books != "" {
-		if moved, err = fetchBooks(ctx, *books); err != nil {
+		if moved, err = fetchMoved(ctx, *books); err != nil {
 			return err
 		}
 	}
@@ -159,45 +160,46 @@ func writeReport(w io.Writer, r *payment.Report) error {
 	return err
 }
 
-func fetchBooks(ctx context.Context, url string) ([]payment.Moved, error) {
+// fetchMoved reads all books of a list: what a PSP moved whose books are not in it would seem to be missing there.
+func fetchMoved(ctx context.Context, urls string) ([]payment.Moved, error) {
+	var all []simulator.Books
+	for url := range strings.SplitSeq(urls, ",") {
+		books, err := fetchBooks(ctx, strings.TrimSpace(url))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, books)
+	}
+	return movedBy(all...), nil
+}
+
+func fetchBooks(ctx context.Context, url string) (books simulator.Books, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, &usageError{fmt.Sprintf("--books: %v", err)}
+		return books, &usageError{fmt.Sprintf("--books: %v", err)}
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return books, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	var books simulator.Books
 	if err := json.NewDecoder(response.Body).Decode(&books); err != nil {
-		return nil, fmt.Errorf("%s: %w", url, err)
+		return books, fmt.Errorf("%s: %w", url, err)
 	}
-	return movedBy(books), nil
+	return books, nil
 }
 
-// movedBy reads the simulator's books as verify wants a witness's. The simulator counts approvals by the card, so a second
+// movedBy reads the books of simulators as verify wants a witness's. A simulator counts approvals by the card, so a second
 // authorization under one reference shows as a second charge.
-func movedBy(b simulator.Books) []payment.Moved {
+func movedBy(books ...simulator.Books) []payment.Moved {
 	out := []payment.Moved{}
-	for _, p := range b.Payments {
-		if p.Authorizations == 0 && p.CapturedMinor == 0 {
-			continue // nothing was reserved or taken
+	for _, b := range books {
+		for _, x := range b.Witness() {
+			out = append(out, payment.Moved{PSPRef: x.Ref, Attempt: x.Attempt, Currency: ledger.Currency(x.Currency), Authorized: x.Authorized,
+				Captured: x.Captured, Refunded: x.Refunded, Voided: x.Released, Charges: x.Authorizations})
 		}
-		out = append(out, payment.Moved{PSPRef: p.Ref, Attempt: p.Attempt, Currency: ledger.Currency(p.Currency), Authorized: p.AuthorizedMinor,
-			Captured: p.CapturedMinor, Refunded: movedBack(p), Voided: p.Voided || p.Expired, Charges: p.Authorizations})
 	}
 	return out
-}
-
-func movedBack(p simulator.PaymentBooks) int64 {
-	var sum int64
-	for _, r := range p.Refunds {
-		if r.Status != "failed" {
-			sum += r.AmountMinor
-		}
-	}
-	return sum
 }
 
 // adminURLs are --admin shard=URL flags.

@@ -122,12 +122,19 @@ func inBothLevels(t *testing.T, o gridOptions, check func(t *testing.T, g *testG
 // addRouter starts one more router in this process, by the grid's configuration as change leaves it. It ends with the test.
 func (g *testGrid) addRouter(t *testing.T, change func(*routerConfig)) caller {
 	t.Helper()
+	c, _ := g.addNode(t, time.Now, change)
+	return c
+}
+
+// addNode is addRouter with a clock; it returns the node as well.
+func (g *testGrid) addNode(t *testing.T, now func() time.Time, change func(*routerConfig)) (caller, *node) {
+	t.Helper()
 	config, err := readConfig(g.ConfigPath)
 	if err != nil {
 		t.Fatal(err)
 	}
 	change(&config)
-	n, err := newNode(t.Context(), config, nodeOptions{Instance: 9, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	n, err := newNode(t.Context(), config, nodeOptions{Instance: 9, Log: slog.New(slog.DiscardHandler), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +151,7 @@ func (g *testGrid) addRouter(t *testing.T, change func(*routerConfig)) caller {
 			t.Errorf("the router did not end in order: %v", err)
 		}
 	})
-	return newCaller(t, "http://"+l.Addr().String())
+	return newCaller(t, "http://"+l.Addr().String()), n
 }
 
 // shardMap reads the grid's shard map.
@@ -214,12 +221,12 @@ func (g *testGrid) sum(t testing.TB, sql string, args ...any) int64 {
 	return n
 }
 
-// always checks what holds after every case: I1 entries balance, I2 amounts are in order, I3 the simulator's books and the
+// always checks what holds after every case: I1 entries balance, I2 amounts are in order, I3 both PSPs' books and the
 // ledger agree per payment, I4 one event per change of state, I6 stored balances are the sums of their lines. I5 (no
 // 500, no empty success) is held by every call of a caller.
 func (g *testGrid) always(t testing.TB) *payment.Report {
 	t.Helper()
-	report, err := payment.Verify(context.Background(), g.Nodes[0].shards, movedBy(g.Sim.Books()))
+	report, err := payment.Verify(context.Background(), g.Nodes[0].shards, movedBy(g.Sim.Books(), g.Adyen.Books()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,8 +278,10 @@ type tally struct {
 	Calls                               int // POSTs, replays and refusals included
 }
 
-func (g *testGrid) tally() tally {
-	books := g.Sim.Books()
+// tally is Stripe's.
+func (g *testGrid) tally() tally { return tallyOf(g.Sim.Books()) }
+
+func tallyOf(books simulator.Books) tally {
 	out := tally{Calls: len(books.Unplaced)}
 	for _, p := range books.Payments {
 		out.Authorized += p.Authorizations
