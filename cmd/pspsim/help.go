@@ -65,10 +65,11 @@ sent again under its key, and one seed draws the same faults for the same keys. 
 `
 
 const helpControl = `
-Webhooks: each change is told to one receiver (--webhook), in turn. Stripe's are signed in Stripe-Signature and received with any
-2xx; Adyen's in additionalData.hmacSignature and received with a 2xx and "[accepted]". What is not received is sent again after 1 s,
-2 s, … up to 1 minute, to the next receiver, 15 times at most. Stripe: payment_intent.* and refund.*. Adyen: AUTHORISATION,
-CAPTURE, CAPTURE_FAILED, CANCELLATION, TECHNICAL_CANCEL, REFUND, REFUND_FAILED, EXPIRE.
+Webhooks: each change is told to one receiver (--webhook), in turn, or to all (--broadcast). Stripe's are signed in
+Stripe-Signature and received with any 2xx; Adyen's are signed in additionalData.hmacSignature and received with a 2xx and
+"[accepted]". What is not received is sent again after 1 s, 2 s, … up to 1 minute, to the next receiver, 15 times at most.
+Stripe: payment_intent.* and refund.*. Adyen: AUTHORISATION, CAPTURE, CAPTURE_FAILED, CANCELLATION, TECHNICAL_CANCEL, REFUND,
+REFUND_FAILED, EXPIRE.
 
 Control API (no credentials: keep it on a loopback address):
 

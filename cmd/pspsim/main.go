@@ -67,9 +67,10 @@ func parse(args []string, stderr io.Writer) (string, simulator.Options, error) {
 		func(text string) error { opts.FaultSet = strings.Split(text, ","); return nil })
 	flags.Func("webhook", "receiver of notices; repeat it for several, which take turns",
 		func(url string) error { opts.Webhooks = append(opts.Webhooks, simulator.Target{URL: url}); return nil })
+	flags.BoolVar(&opts.Broadcast, "broadcast", false, "send each notice to every receiver at once, rather than to one in turn")
 	flags.Func("webhook-secret", "signs the notices: whsec_…, or Adyen's hex key; repeat it for one being rolled, the current one first",
 		func(secret string) error { opts.WebhookSecrets = append(opts.WebhookSecrets, secret); return nil })
-	flags.IntVar(&opts.MaxPayments, "max-payments", simulator.DefaultMaxPayments, "payments kept in memory; more are answered 503, not processed")
+	flags.IntVar(&opts.MaxPayments, "max-payments", simulator.DefaultMaxPayments, "payments kept; more are answered 503, not processed")
 	flags.Int64Var(&opts.MaxAmount, "max-amount", simulator.DefaultMaxAmount, "largest amount in the PSP's unit")
 	if err := flags.Parse(args); err != nil {
 		return "", opts, err

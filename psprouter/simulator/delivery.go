@@ -26,7 +26,8 @@ const (
 // delivery is one copy of an event on its way to one target.
 type delivery struct {
 	event  *event
-	target int // the first; each retry takes the next, unless it belongs to a group
+	target int // the first; each retry takes the next, unless it is fixed
+	fixed  bool
 	try    int
 	group  int // deliveries of one group leave at the same moment; 0 = none
 	forged bool
@@ -51,7 +52,6 @@ type queue struct {
 	awoken chan struct{} // closed and replaced at each change
 
 	events    []*event
-	byID      map[string]*event
 	made      int
 	receipts  int // events with a receipt
 	tries     int
@@ -59,7 +59,7 @@ type queue struct {
 	forgeries ForgeryBooks
 }
 
-func newQueue() queue { return queue{awoken: make(chan struct{}), byID: map[string]*event{}} }
+func newQueue() queue { return queue{awoken: make(chan struct{})} }
 
 type taskHeap []*task
 
@@ -350,7 +350,7 @@ func (s *Simulator) retry(d delivery, now time.Time) {
 		}
 		return
 	}
-	if d.group == 0 {
+	if !d.fixed {
 		d.target = (d.target + 1) % len(s.opts.Webhooks)
 	}
 	d.group = 0

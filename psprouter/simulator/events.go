@@ -147,7 +147,7 @@ func (s *Simulator) dispatch(e *event, b behaviour) {
 	case everywhere:
 		s.deliverEverywhere(now, d)
 	default:
-		s.deliverAt(now, d)
+		s.deliverInTurn(now, d)
 	}
 	s.release(e.payment, now)
 }
@@ -161,10 +161,18 @@ func (s *Simulator) dispatchEarly(d delivery) {
 	s.early = append(s.early, d)
 }
 
+func (s *Simulator) deliverInTurn(now time.Time, d delivery) {
+	if s.opts.Broadcast {
+		s.deliverEverywhere(now, d)
+		return
+	}
+	s.deliverAt(now, d)
+}
+
 func (s *Simulator) deliverEverywhere(now time.Time, d delivery) {
 	s.queue.groups++
 	for i := range s.opts.Webhooks {
-		d.target, d.group = i, s.queue.groups
+		d.target, d.fixed, d.group = i, true, s.queue.groups
 		s.deliverAt(now, d)
 	}
 }
@@ -194,13 +202,11 @@ func (s *Simulator) release(p *payment, now time.Time) {
 func (s *Simulator) remember(e *event) {
 	q := &s.queue
 	if len(q.events) >= maxEvents {
-		if i := slices.IndexFunc(q.events, func(old *event) bool { return old.state != EventQueued }); i >= 0 {
-			delete(q.byID, q.events[i].id)
-			q.events = slices.Delete(q.events, i, i+1)
-		}
+		oldest := len(q.events) / 10 // many at once: moving the rest up is dear
+		kept := slices.DeleteFunc(q.events[:oldest:oldest], func(old *event) bool { return old.state != EventQueued })
+		q.events = append(kept, q.events[oldest:]...)
 	}
 	q.events = append(q.events, e)
-	q.byID[e.id] = e
 	q.made++
 }
 

@@ -309,7 +309,8 @@ func Faults() []Fault {
 // DefaultFaultSet returns what a seed draws from when Options.FaultSet is empty: everything that loses, delays, doubles or
 // falsifies answers and notices, and nothing that changes whether the money moves in the end or needs a hand to end.
 func DefaultFaultSet() []string {
-	return []string{"reset_unread", "drop_before", "close_before", "timeout_before", "drop_after", "reset_after", "reset_headers", "reset_body",
+	return []string{"reset_unread", "drop_before",
+		"close_before", "timeout_before", "drop_after", "reset_after", "reset_headers", "reset_body",
 		"truncated_after", "timeout_after", "slow_2s", "hidden_20s", "429_resend", "conflict_resend", "503_bare", "500_before", "502_before",
 		"504_before", "500_after", "502_after", "504_after", "garbage_after", "empty_after", "redirect_after", "wrong_status", "wrong_amount",
 		"wrong_currency", "wrong_reference", "pending_ok_3s", "webhook_late_5s", "webhook_early", "webhook_double", "webhook_twin",

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -248,6 +249,68 @@ func TestFaultsBySeed(t *testing.T) {
 	}
 }
 
+// A history is its seed: the same calls, faults and notices in the same order end in the same books and events.
+func TestHistoriesRepeat(t *testing.T) {
+	dialects(t, func(t *testing.T, d Dialect) {
+		first := history(t, d, 11)
+		if second := history(t, d, 11); first != second {
+			t.Errorf("one seed, two histories:\n%.2000s\n%.2000s", first, second)
+		}
+		if first == history(t, d, 12) {
+			t.Error("two seeds, one history")
+		}
+	})
+}
+
+// history makes payments with faults from a seed, sends again what had no answer, and returns everything that is known.
+func history(t *testing.T, d Dialect, seed uint64) string {
+	clock := &virtualClock{now: time.Unix(1_800_000_000, 0).UTC()}
+	in := &inbox{refuse: func(n notice) bool { return verify(d, n, secretOf(d)) != nil }}
+	s := newSim(t, Options{Now: clock.Now, Wait: clock.Wait, Patience: 20 * time.Second, Dialect: d, Seed: seed, FaultPerMille: 400,
+		Webhooks: []Target{{URL: "http://a.example/"}, {URL: "http://b.example/"}}, WebhookSecrets: []string{secretOf(d)}, WebhookTransport: in,
+		LatencyMin: time.Millisecond, LatencyMax: 5 * time.Millisecond, LatencyTail: time.Second})
+	r := &rig{Simulator: s, t: t, url: "http://psp.example", client: &http.Client{Transport: s.Transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	for i := range 150 {
+		key := fmt.Sprint("att_", i)
+		for range 3 {
+			if got := r.authorize("pm_ok", key); got.status == 200 {
+				break
+			}
+		}
+		s.Deliver(t.Context())
+	}
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b := s.Books()
+	if n := chargesOf(r); n != 150 || len(b.Faults) < 20 || b.Webhooks.Forgeries.Accepted != 0 {
+		t.Errorf("%d charges, faults %v", n, b.Faults)
+	}
+	text, err := json.Marshal([]any{b, s.Events()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// virtualClock passes only when somebody waits.
+type virtualClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *virtualClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *virtualClock) Wait(d time.Duration, _ <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
 func TestSetFaults(t *testing.T) {
 	r := newRig(t, nil)
 	r.want(r.post("/sim/faults", "", `{"perMille":1000,"faults":["500_before"]}`), 200)
@@ -354,11 +417,8 @@ func TestTransportInABubble(t *testing.T) {
 
 // A virtual year passes without a real second.
 func TestVirtualTime(t *testing.T) {
-	var mu sync.Mutex
-	now := time.Unix(1_800_000_000, 0)
-	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-	wait := func(d time.Duration, _ <-chan struct{}) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
-	s := newSim(t, Options{Now: clock, Wait: wait, Patience: time.Minute, LatencyMin: 24 * time.Hour, LatencyMax: 24 * time.Hour, RecordEvents: true})
+	clock := &virtualClock{now: time.Unix(1_800_000_000, 0)}
+	s := newSim(t, Options{Now: clock.Now, Wait: clock.Wait, Patience: time.Minute, LatencyMin: 24 * time.Hour, LatencyMax: 24 * time.Hour, RecordEvents: true})
 	client := &http.Client{Transport: s.Transport()}
 	for i := range 365 {
 		req, _ := http.NewRequest(http.MethodPost, "http://psp.example/v1/payment_intents", strings.NewReader(form("pm_ok", "manual", fmt.Sprint(i))))
@@ -368,8 +428,8 @@ func TestVirtualTime(t *testing.T) {
 		}
 	}
 	b := s.Books()
-	if !clock().Equal(time.Unix(1_800_000_000, 0).AddDate(0, 0, 365)) || len(b.Payments) != 365 || !b.Payments[0].Expired || b.Payments[364].Expired {
-		t.Errorf("%v, %d payments", clock(), len(b.Payments))
+	if !clock.Now().Equal(time.Unix(1_800_000_000, 0).AddDate(0, 0, 365)) || len(b.Payments) != 365 || !b.Payments[0].Expired || b.Payments[364].Expired {
+		t.Errorf("%v, %d payments", clock.Now(), len(b.Payments))
 	}
 }
 

@@ -60,8 +60,10 @@ type Options struct {
 	StrictKeys bool
 	// Live is the mode that answers and notices carry.
 	Live bool
-	// Webhooks are the receivers of notices, one in turn. Without any, and without RecordEvents, no events are made.
-	Webhooks []Target
+	// Webhooks are the receivers of notices, one in turn or, with Broadcast, all for each. Without any, and without
+	// RecordEvents, no events are made.
+	Webhooks  []Target
+	Broadcast bool
 	// WebhookSecrets sign the notices: Stripe's whsec_…, as it is, or Adyen's key in hex. The first is the current one; Stripe
 	// signs with all (a secret being rolled), Adyen with the first alone.
 	WebhookSecrets []string
@@ -292,5 +294,6 @@ func (s *Simulator) Serve(ctx context.Context, l net.Listener) error {
 // Stop ends every wait at once, now and later. Serve calls it; a caller with its own server does so before Shutdown.
 func (s *Simulator) Stop() {
 	s.stopOnce.Do(func() { close(s.stop) })
+	s.wake()
 	s.client.CloseIdleConnections()
 }

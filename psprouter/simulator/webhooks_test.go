@@ -68,11 +68,14 @@ func secretOf(d Dialect) string {
 func TestAdyenSignatureVectors(t *testing.T) {
 	const second = "9064450A8892A093D9E97EFCC9639DE31B74F3A7803135555A3C96F5A57915D6"
 	for _, v := range [][3]string{
-		{"DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00", "pspReference:originalReference:merchantAccount:reference:1000:EUR:EVENT:true", "ipnxGCaUZ4l8TUW75a71/ghd2Fe5ffvX0pV4TLTntIc="},
+		{"DFB1EB5485895CFA84146406857104ABB4CBCABDC8AAF103A624C8F6A3EAAB00", "pspReference:originalReference:merchantAccount:reference:1000:EUR:EVENT:true",
+			"ipnxGCaUZ4l8TUW75a71/ghd2Fe5ffvX0pV4TLTntIc="},
 		{second, "test_REPORT_AVAILABLE::Magento2Rik:testMerchantRef1:0:EUR:REPORT_AVAILABLE:true", "NuEkADFmlCC6VgX+wcoPAegIWxVPNBPCuKlM4Hzo5qc="},
 		{second, "TestPayload", "YA9/UDjldIO4Gq68X4ATYYoEaPYH4f4k2uzBBzEF1PA="},
-		{"74F490DD33F7327BAECC88B2947C011FC02D014A473AAA33A8EC93E4DC069174", `ZVWN7D3WSMK2WN82::AntoniStroinski:\:/\/slashes are fun:1000:EUR:AUTHORISATION:true`, "CZErGCNQaSsxbaQfZaJlakqo7KPP+mIa8a+wx3yNs9A="},
-		{"44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056", "7914073381342284::TestMerchant:TestPayment-1407325143704:1130:EUR:AUTHORISATION:true", "coqCmt/IZ4E3CzPvMY8zTjQVL5hYJUiBRg8UU+iCWo0="},
+		{"74F490DD33F7327BAECC88B2947C011FC02D014A473AAA33A8EC93E4DC069174", `ZVWN7D3WSMK2WN82::AntoniStroinski:\:/\/slashes are fun:1000:EUR:AUTHORISATION:true`,
+			"CZErGCNQaSsxbaQfZaJlakqo7KPP+mIa8a+wx3yNs9A="},
+		{"44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056", "7914073381342284::TestMerchant:TestPayment-1407325143704:1130:EUR:AUTHORISATION:true",
+			"coqCmt/IZ4E3CzPvMY8zTjQVL5hYJUiBRg8UU+iCWo0="},
 	} {
 		if got := adyenSignature(v[0], v[1]); got != v[2] {
 			t.Errorf("%s: %s, want %s", v[1], got, v[2])
@@ -437,6 +440,41 @@ func TestBackOff(t *testing.T) {
 	}
 	if got := in.take(); len(got) != 10 {
 		t.Errorf("%d tries", len(got))
+	}
+}
+
+func TestBroadcast(t *testing.T) {
+	r, in := hooked(t, DialectStripe, 3)
+	r.opts.Broadcast = true
+	in.refuse = func(n notice) bool { return strings.Contains(n.url, "router-1") }
+	r.authorize("pm_ok", "k1")
+	if got := r.flush(in); len(got) != 2+maxTries || r.Books().Webhooks.Delivered != 1 {
+		t.Errorf("%d notices, want two, and all tries at the third", len(got))
+	}
+}
+
+// The queue and the memory of events have limits; what finds no room is dropped, and can be asked for later.
+func TestQueueIsBounded(t *testing.T) {
+	r, in := hooked(t, DialectStripe, 1)
+	for i := range maxQueued {
+		r.queue.tasks = append(r.queue.tasks, &task{due: r.clock().Add(time.Hour), index: i})
+		r.queue.events = append(r.queue.events, &event{state: EventDelivered})
+	}
+	r.authorize("pm_ok", "k1")
+	r.authorize("pm_ok_authorize_pending_ok_5s", "k2") // its end is looked up: no task is needed
+	if queued, remembered := len(r.queue.tasks), len(r.queue.events); queued != maxQueued || remembered != maxEvents*9/10+2 {
+		t.Errorf("%d queued, %d remembered", queued, remembered)
+	}
+	if b := r.Books().Webhooks; b.Dropped != 2 {
+		t.Errorf("%+v", b)
+	}
+	r.queue.tasks = nil
+	r.advance(5 * time.Second)
+	if b := r.Books(); b.Payments[1].Charges != 1 {
+		t.Errorf("%+v", b.Payments[1])
+	}
+	if n := r.Redeliver("all"); n != 2 || len(r.flush(in)) != 3 {
+		t.Errorf("%d asked for again", n)
 	}
 }
 

@@ -6,7 +6,7 @@ type Witnessed struct {
 	Authorized             int64
 	Captured               int64
 	Refunded               int64 // done or under way
-	Released               bool  // by a call or by time
+	Released               bool  // by a call or by time, with nothing taken of it
 	Authorizations         int   // more than one under a reference would be a double charge
 }
 
@@ -18,7 +18,7 @@ func (b Books) Witness() []Witnessed {
 			continue
 		}
 		w := Witnessed{Ref: p.Ref, Attempt: p.Attempt, Currency: p.Currency, Authorized: p.AuthorizedMinor, Captured: p.CapturedMinor,
-			Released: p.Voided || p.Expired, Authorizations: p.Authorizations}
+			Released: (p.Voided || p.Expired) && p.CapturedMinor == 0, Authorizations: p.Authorizations}
 		for _, r := range p.Refunds {
 			if r.Status != refundFailed {
 				w.Refunded += r.AmountMinor
