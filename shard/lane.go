@@ -179,7 +179,9 @@ func settle[T any](s *Shard, op string, batch []waiting[T], write func(context.C
 	s.metrics.batch.WithLabelValues(s.name, op).Observe(float64(len(items)))
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.CallTimeout)
 	defer cancel()
-	for n, err := range s.written(ctx, op, writerOf(items, write, find)) {
+	verdicts := s.written(ctx, op, writerOf(items, write, find))
+	s.signal(verdicts)
+	for n, err := range verdicts {
 		batch[n].done <- err
 	}
 }

@@ -60,6 +60,8 @@ type Shard struct {
 	pool    *pgxpool.Pool
 	metrics *Metrics
 	lanes   []*lane
+
+	committed chan struct{} // holds one token after a commit of this process
 }
 
 // open makes the pool of a shard; it connects when first used, so that a shard that is down now can come up later.
@@ -84,7 +86,7 @@ func open(name, url string, o Options, m *Metrics) (*Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: make the pool: %w", name, err)
 	}
-	s := &Shard{name: name, url: url, opts: o, pool: pool, metrics: m}
+	s := &Shard{name: name, url: url, opts: o, pool: pool, metrics: m, committed: make(chan struct{}, 1)}
 	for n := range o.Lanes {
 		s.lanes = append(s.lanes, newLane(s, n))
 	}

@@ -23,6 +23,9 @@ var wholeTables = map[string]string{
 var wholeIndexes = map[[2]string]string{
 	{"house balance", "buckets_pkey"}:    "a balance counts every bucket once: 4,096 rows, never more",
 	{"seller balance", "buckets_pkey"}:   "likewise",
+	{"relay heads", "buckets_pkey"}:      "likewise",
+	{"relay lag", "buckets_pkey"}:        "likewise",
+	{"parked", "parked_payments_held"}:   "a partial index: it holds what is parked, which is what is listed",
 	{"inbox lag", "webhook_inbox_due"}:   "a partial index: it holds what waits, which is what is counted",
 	{"open approvals", "approvals_open"}: "a partial index: it holds what waits for a person",
 	{"switches", "psp_switches_pkey"}:    "one row per PSP",
@@ -60,6 +63,10 @@ FROM journal_entries e CROSS JOIN generate_series(0, 1) AS k`,
     next_try_at, updated_at)
 SELECT a.bucket, 'stripe', 'evt_' || a.attempt_id, '', a.attempt_id, '', '', '', CASE WHEN a.bucket % 20 = 0 THEN 'NEW' ELSE 'APPLIED' END,
     '', now(), now(), now() FROM attempts a`,
+	`INSERT INTO relay_cursors (bucket, seq, token, updated_at) SELECT b.bucket, b.seq, 1, now() FROM buckets b`,
+	`INSERT INTO parked_payments (bucket, payment_id, seq, state, tries, reason, next_try_at, parked_at, updated_at)
+SELECT o.bucket, o.payment_id, o.seq, CASE WHEN o.bucket % 100 = 0 THEN 'PARKED' ELSE 'RELEASED' END, 1, '', now(), now(), now()
+FROM outbox o WHERE o.bucket % 10 = 0`,
 	`ANALYZE`,
 }
 
