@@ -118,7 +118,7 @@ func (r *Report) compareAmounts(b *books, w Moved) {
 	if !refunded.holds(w.Refunded) {
 		r.find("P3", p.ID, "refunded %d and %d pending; the witness %d", refunded.done, refunded.pending, w.Refunded)
 	}
-	if w.Voided != (p.Status == Voided) && !voiding && p.Status != Expired {
+	if w.Voided != (p.Status == Voided) && !voiding && p.Status != Expired && p.Status != CaptureFailed {
 		r.find("P3", p.ID, "is %s; the witness voided: %v", p.Status, w.Voided)
 	}
 }

@@ -196,8 +196,8 @@ func (x wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		if x.w.random.IntN(4) == 0 {
 			fault = rareFaults[x.w.random.IntN(len(rareFaults))]
 		}
-		if x.name == stripe.Name && op != "refund" && strings.HasPrefix(fault, "fails_later") {
-			fault = "drop_after" // a card's capture at Stripe does not fail later
+		if x.name == stripe.Name && unlikeStripe(op, fault) {
+			fault = "drop_after"
 		}
 		if x.w.psps[x.name].Script(op, fault, "", 1) == nil {
 			x.w.note("%s %s meets %s", x.name, op, fault)
@@ -219,6 +219,12 @@ func (readCloser) Close() error { return nil }
 // rareFaults change whether and when money moves.
 var rareFaults = []string{"503", "429", "401", "lock_timeout", "key_in_use", "store_down", "decline", "decline_error", "pending", "pending_ok_60s",
 	"pending_fail_60s", "fails_later_60s", "fails_later_600s", "action", "action_ok_60s", "action_fail_60s"}
+
+// unlikeStripe names what Stripe does not do with cards: a capture or void ends at once, and no capture is taken back.
+func unlikeStripe(op, fault string) bool {
+	pends := strings.HasPrefix(fault, "pending") && (op == "capture" || op == "void")
+	return pends || (op != "refund" && strings.HasPrefix(fault, "fails_later"))
+}
 
 // operationOf is what the simulator calls a request; "" for a look-up.
 func operationOf(r *http.Request) string {
