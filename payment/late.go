@@ -99,7 +99,7 @@ func late(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, at time.Time) 
 	o.Reason = latePrefix + o.Reason
 	switch a.Kind {
 	case AttemptAuthorize:
-		return lateSuccess(p, a, o, at, o.Captured)
+		return lateSuccess(s, a, o, at, o.Captured)
 	case AttemptCapture:
 		switch {
 		case p.Status == CapturePending || p.Status == VoidPending:
@@ -107,7 +107,7 @@ func late(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, at time.Time) 
 		case capturable(p) >= a.Amount:
 			return lateCapture(p, a, o, at)
 		}
-		return lateSuccess(p, a, o, at, true)
+		return lateSuccess(s, a, o, at, true)
 	case AttemptVoid:
 		return lateVoid(p, a, o, at)
 	}
@@ -116,7 +116,8 @@ func late(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, at time.Time) 
 
 // lateSuccess takes note of money that the PSP reserved or took for what was closed, and opens the attempt that gives it
 // back: a void of a reservation, a refund of a charge.
-func lateSuccess(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time.Time, charged bool) (shard.Change, Answer, error) {
+func lateSuccess(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, at time.Time, charged bool) (shard.Change, Answer, error) {
+	p := s.Payment
 	on, kind := OnLateAuthorized, AttemptVoid
 	if charged {
 		on, kind = OnLateCharged, AttemptRefund
@@ -133,11 +134,28 @@ func lateSuccess(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time.
 		m.change.Entry = &entry
 	}
 	m.tells(a, Succeeded, o)
-	undo := newAttempt(p, kind, a.Amount, "", at, 0)
-	undo.PSP, undo.RouteReason = a.PSP, returnsPrefix+a.ID
-	m.opens(undo)
+	if !beingReturned(s, a.ID, kind) {
+		m.opensReturn(p, kind, a)
+	}
 	change, err := m.finish()
 	return change, Answer{Kind: KindProcessing, PaymentID: p.ID}, err
+}
+
+// beingReturned tells that an attempt of ours is giving a success back already, as after a redirect that ran out.
+func beingReturned(s shard.Snapshot, attemptID, kind string) bool {
+	for _, a := range s.Attempts {
+		if returns(a) == attemptID && a.Kind == kind && a.Status == Pending {
+			return true
+		}
+	}
+	return false
+}
+
+// opensReturn opens the attempt of our own that gives what a did back. It is due at once: the resolver sends it.
+func (m *move) opensReturn(p shard.Payment, kind string, a shard.Attempt) {
+	undo := newAttempt(p, kind, a.Amount, "", m.change.At, 0)
+	undo.PSP, undo.RouteReason = a.PSP, returnsPrefix+a.ID
+	m.opens(undo)
 }
 
 // settleReturn ends an attempt that gives a late success back.

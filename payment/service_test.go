@@ -275,14 +275,23 @@ func TestC019Expiry(t *testing.T) {
 			}
 		}
 		events, err := b.shards.Events(b.ctx, id)
-		if err != nil || ended != 1 || len(events) != 3 || events[2].Type != EventExpired {
+		if err != nil || ended != 2 || len(events) != 3 || events[2].Type != EventExpired {
 			t.Errorf("%d ended, %d events, %v", ended, len(events), err)
 		}
 		if s := b.snapshot(id); s.Payment.Status != Expired || s.Payment.Released != 10000 {
 			t.Errorf("%s released %d", s.Payment.Status, s.Payment.Released)
 		}
-		if s := b.snapshot(redirect); s.Payment.Status != RequiresAction {
-			t.Errorf("a redirect was ended by a clock: %s", s.Payment.Status)
+		// The buyer of a redirect can still act at the PSP: its end there is an attempt of our own, which the resolver sends.
+		if s := b.snapshot(redirect); s.Payment.Status != Expired || len(s.Attempts) != 2 || returns(s.Attempts[1]) != s.Attempts[0].ID {
+			t.Errorf("the redirect is %s with attempts %+v", s.Payment.Status, s.Attempts)
+		}
+		for _, name := range b.layout.Names {
+			if _, err := b.ResolveOn(b.ctx, name, "test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s := b.snapshot(redirect); s.Attempts[1].Status != Succeeded || b.calls("void") != 1 {
+			t.Errorf("it was not taken back at the PSP: %+v", s.Attempts)
 		}
 		for name, err := range map[string]error{"capture": errOf(b.captures("c", id, nil)), "void": errOf(b.voids("v", id))} {
 			if err == nil {

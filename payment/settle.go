@@ -85,7 +85,7 @@ func settleAuthorize(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at t
 			next.ExpiresAt = at.Add(lifetime)
 		}
 	case OnActionRequired:
-		next.PSPRef, next.RedirectURL = o.Reference, o.RedirectURL
+		next.PSPRef, next.RedirectURL, next.ExpiresAt = o.Reference, o.RedirectURL, at.Add(redirectLifetime)
 	case OnDeclined:
 		status, next.FailureCode, next.Failure = FailedEnd, clip(o.Code), clip(o.Reason)
 	case OnNotSent:

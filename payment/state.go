@@ -94,6 +94,7 @@ const (
 	EventVoided            = "payment.voided"
 	EventVoidRefused       = "payment.void_refused"
 	EventExpired           = "payment.expired"
+	EventRestExpired       = "payment.rest_expired"
 	EventRefundPending     = "refund.pending"
 	EventRefundSucceeded   = "refund.succeeded"
 	EventRefundFailed      = "refund.failed"

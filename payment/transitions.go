@@ -49,6 +49,7 @@ var transitions = []Transition{
 	{CapturePending, OnCaptureRefused, Authorized, "", EventCaptureRefused},
 	{CapturePending, OnLaterCaptureRefused, PartiallyCaptured, "", EventCaptureRefused},
 	{PartiallyCaptured, OnCaptureAsked, CapturePending, "", EventCapturePending},
+	{PartiallyCaptured, OnExpired, PartiallyCaptured, "", EventRestExpired},
 	{PartiallyCaptured, OnCaptured, Captured, ledger.EntryCapture, EventCaptured},
 	{PartiallyCaptured, OnPartCaptured, PartiallyCaptured, ledger.EntryCapture, EventPartiallyCaptured},
 
@@ -77,11 +78,14 @@ var transitions = []Transition{
 }
 
 // Transitions returns the table, for the diagram and the tests.
-func Transitions() []Transition { return slices.Concat(transitions, lateTransitions()) }
+func Transitions() []Transition { return slices.Clone(table) }
+
+// table is all rows, made once.
+var table = slices.Concat(transitions, lateTransitions())
 
 // Next returns what on makes of from, or a *TransitionError.
 func Next(from shard.Status, on Trigger) (Transition, error) {
-	for _, t := range Transitions() {
+	for _, t := range table {
 		if t.From == from && t.On == on {
 			return t, nil
 		}

@@ -138,6 +138,10 @@ func (r *Report) successes(b *books) {
 	switch p.Status {
 	case AuthPending, RequiresAction, Declined, Failed:
 		want = 0
+	case Expired:
+		if slices.ContainsFunc(b.attempts, ranOut) {
+			want = 0
+		}
 	}
 	authorized := ends[AttemptAuthorize]
 	if authorized[Succeeded] != want {

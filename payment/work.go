@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"paygrid/ledger"
+	"paygrid/psprouter"
 	"paygrid/shard"
 )
 
@@ -160,17 +161,39 @@ func (s *Service) expire(ctx context.Context, id string) error {
 	if !expired(snapshot.Payment, s.now()) {
 		return shard.ErrConflict
 	}
-	m, err := begin(snapshot.Payment, OnExpired, s.now())
-	if err != nil {
-		return shard.ErrConflict
-	}
-	m.releases()
-	change, err := m.finish()
+	change, err := runOut(snapshot, s.now())
 	if err != nil {
 		return err
 	}
 	return s.shards.Apply(ctx, change)
 }
+
+// redirectLifetime is how long a buyer may take to come back from a redirect.
+const redirectLifetime = time.Hour
+
+// runOut decides the end of what ran out: an authorization, the rest of one that was captured in part, or a redirect that
+// nobody came back from. The buyer of the last may still act at the PSP, so it is taken back there by an attempt of our
+// own.
+func runOut(s shard.Snapshot, at time.Time) (shard.Change, error) {
+	m, err := begin(s.Payment, OnExpired, at)
+	if err != nil {
+		return shard.Change{}, fmt.Errorf("%w: %w", shard.ErrConflict, err)
+	}
+	if a, waits := pendingOf(s, AttemptAuthorize); waits {
+		m.tells(a, FailedEnd, psprouter.DeclinedWith(redirectExpired, "the buyer did not come back in time"))
+		m.opensReturn(s.Payment, AttemptVoid, a)
+		m.payment().RedirectURL = ""
+	}
+	m.releases()
+	m.payment().ExpiresAt = time.Time{}
+	return m.finish()
+}
+
+// ranOut tells that an attempt waited for a buyer who did not come back in time.
+func ranOut(a shard.Attempt) bool { return a.Kind == AttemptAuthorize && a.Code == redirectExpired }
+
+// redirectExpired is the code of an authorization that ended so.
+const redirectExpired = "redirect_expired"
 
 // Reverse mirrors an entry of a payment, once: it takes back in the books what should not have been posted. The payment's
 // state stays; what the money did is for the reason to say. It is refused with CodeAlreadyReversed the second time: of two at

@@ -12,7 +12,7 @@ import (
 // behind is not ours to close. It relies on payments_expiring.
 const sqlExpired = `
 SELECT p.payment_id FROM payments p JOIN buckets b ON b.bucket = p.bucket AND b.state = 'OWNED'
-WHERE p.expires_at <= $1::TIMESTAMPTZ AND p.status IN ('AUTHORIZED', 'REQUIRES_ACTION')
+WHERE p.expires_at <= $1::TIMESTAMPTZ AND p.status IN ('AUTHORIZED', 'REQUIRES_ACTION', 'PARTIALLY_CAPTURED')
 ORDER BY p.expires_at, p.bucket, p.payment_id LIMIT $2::INT8`
 
 // Expired returns up to limit payments on one shard whose authorization ran out by at. It claims nothing: closing one is a

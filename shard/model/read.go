@@ -179,7 +179,7 @@ func (s *Store) Expired(_ context.Context, shardName string, at time.Time, limit
 	err := s.step("Expired", func() error {
 		for _, b := range s.on(shardName) {
 			for _, p := range b.payments {
-				open := p.Status == "AUTHORIZED" || p.Status == "REQUIRES_ACTION"
+				open := p.Status == "AUTHORIZED" || p.Status == "REQUIRES_ACTION" || p.Status == "PARTIALLY_CAPTURED"
 				if open && b.row.State == owned && !p.ExpiresAt.IsZero() && !p.ExpiresAt.After(at) {
 					out = append(out, p)
 				}
