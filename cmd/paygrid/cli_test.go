@@ -229,3 +229,22 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// TestGridThatCannotStart: the fault is named, and what was started before it is ended again.
+func TestGridThatCannotStart(t *testing.T) {
+	t.Parallel()
+	taken, err := listenAll("127.0.0.1:0", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken[0].Close() }()
+	_ = newGrid(t, gridOptions{Shards: 1, Routers: 1}) // lays the template
+	o := gridOptions{Engine: db.Engine(t), Password: testPassword, Prefix: "broken_", Shards: 1, Routers: 1, Dir: t.TempDir(), Listen: taken[0].Addr().String()}
+	o.Database = func(ctx context.Context, name string) error {
+		t.Cleanup(func() { _ = o.Engine.DropDatabase(context.Background(), name) })
+		return copyTemplate(ctx, o.Engine, name)
+	}
+	if _, err := startGrid(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--listen") {
+		t.Errorf("got %v", err)
+	}
+}

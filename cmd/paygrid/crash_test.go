@@ -90,7 +90,8 @@ func crashWorker(t *testing.T, g *testGrid, at payment.Point, order string) {
 		t.Fatalf("the worker ended with %s", state)
 	}
 	done := c.get(t, "/v1/payments/"+first.ID).Status == "CAPTURED"
-	if done != strings.HasSuffix(string(at), ".settled") {
+	// A worker may meet "settled" of another notice first, one that changes nothing.
+	if (done && !strings.HasSuffix(string(at), ".settled")) || (!done && at == "resolve.settled") {
 		t.Errorf("captured before another worker came: %v", done)
 	}
 	g.clock.advance(10 * time.Minute) // past the dead worker's leases

@@ -92,7 +92,7 @@ func startGrid(ctx context.Context, o gridOptions) (_ *grid, err error) {
 	g := &grid{MapPath: filepath.Join(o.Dir, "shards.json"), ConfigPath: filepath.Join(o.Dir, "router.json"), done: make(chan struct{})}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, g.stopEngine())
+			err = errors.Join(err, g.Close())
 		}
 	}()
 	engine := o.Engine
@@ -200,6 +200,9 @@ func (g *grid) start(ctx context.Context, o gridOptions) error {
 	for n := range listeners {
 		node, err := newNode(ctx, config, nodeOptions{Instance: n, Log: o.Log, Now: now, Pause: o.Pause})
 		if err != nil {
+			for _, open := range g.Nodes {
+				open.shards.Close()
+			}
 			return errors.Join(err, closeAll(listeners), closeAll(sims))
 		}
 		g.Nodes = append(g.Nodes, node)
