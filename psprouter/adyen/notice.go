@@ -48,7 +48,6 @@ func (a *Adapter) notice(live text, i item) psprouter.Notice {
 	case i.Success == "true" && m.operation != "":
 		n.Operation, n.Outcome = m.operation, psprouter.ApprovedAs(i.PSPReference)
 		n.Outcome.Captured = m.operation == psprouter.OpCapture
-		n.CaptureImplied = m.operation == psprouter.OpAuthorize
 		n.CaptureImplied = m.operation == psprouter.OpAuthorize // with captureDelayHours 0 no CAPTURE follows
 	case i.Success == "false" && m.operation != "" && !m.reversal:
 		n.Operation = m.operation
