@@ -22,6 +22,7 @@ type Explanation struct {
 	Shard    string         `json:"shard"`
 	Epoch    int64          `json:"epoch"`
 	Attempts []AttemptStory `json:"attempts"`
+	Notices  []NoticeStory  `json:"notices"`
 	Refunds  []RefundView   `json:"refunds"`
 	Entries  []EntryView    `json:"entries"`
 	Events   []EventStory   `json:"events"`
@@ -41,6 +42,24 @@ type AttemptStory struct {
 	PSPRef    string    `json:"pspRef,omitempty"`
 	SentAt    time.Time `json:"sentAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
+
+	// What was done to find out, while no answer was there.
+	Checks       int32     `json:"checks"`               // how often the PSP was asked
+	AbsentChecks int32     `json:"absentChecks"`         // how many of the last checks found no record there
+	Escalated    bool      `json:"escalated"`            // people were told
+	NextCheckAt  time.Time `json:"nextCheckAt,omitzero"` // zero once it has its end
+}
+
+// NoticeStory is a PSP's notice that named one of the attempts.
+type NoticeStory struct {
+	EventID    string    `json:"event"`
+	PSP        string    `json:"psp"`
+	Kind       string    `json:"kind"` // the PSP's word
+	AttemptID  string    `json:"attempt"`
+	State      string    `json:"state"` // what became of it
+	Reason     string    `json:"reason,omitempty"`
+	Tries      int32     `json:"tries"`
+	ReceivedAt time.Time `json:"receivedAt"`
 }
 
 // EventStory is one event.
@@ -66,6 +85,10 @@ func Explain(ctx context.Context, shards *shard.Cluster, paymentID string) (Expl
 	if err != nil {
 		return Explanation{}, err
 	}
+	notices, err := noticesOf(ctx, shards, s)
+	if err != nil {
+		return Explanation{}, err
+	}
 	b, err := shard.BucketOfID(shard.PaymentPrefix, paymentID)
 	if err != nil {
 		return Explanation{}, err
@@ -73,11 +96,9 @@ func Explain(ctx context.Context, shards *shard.Cluster, paymentID string) (Expl
 	owner := shards.Map().Owner(b)
 	x := Explanation{Payment: viewOf(s.Payment), Client: s.Payment.ClientID, State: string(s.Payment.Status), Version: s.Payment.Version,
 		PSPRef: s.Payment.PSPRef, Bucket: b.String(), Shard: owner.Shard, Epoch: owner.Epoch,
-		Attempts: []AttemptStory{}, Refunds: []RefundView{}, Entries: []EntryView{}, Events: []EventStory{}}
+		Attempts: []AttemptStory{}, Notices: notices, Refunds: []RefundView{}, Entries: []EntryView{}, Events: []EventStory{}}
 	for _, a := range s.Attempts {
-		x.Attempts = append(x.Attempts, AttemptStory{ID: a.ID, Kind: a.Kind, PSP: a.PSP, Minor: a.Amount, Status: string(a.Status),
-			Outcome: a.Outcome, Routed: a.RouteReason, Code: a.Code, Detail: a.Detail, PSPRef: a.PSPRef, SentAt: a.SentAt.UTC(),
-			UpdatedAt: a.UpdatedAt.UTC()})
+		x.Attempts = append(x.Attempts, attemptStoryOf(a))
 	}
 	for _, r := range s.Refunds {
 		x.Refunds = append(x.Refunds, refundViewOf(r, s.Payment))
@@ -90,6 +111,34 @@ func Explain(ctx context.Context, shards *shard.Cluster, paymentID string) (Expl
 			Payload: e.Payload})
 	}
 	return x, nil
+}
+
+func attemptStoryOf(a shard.Attempt) AttemptStory {
+	story := AttemptStory{ID: a.ID, Kind: a.Kind, PSP: a.PSP, Minor: a.Amount, Status: string(a.Status), Outcome: a.Outcome,
+		Routed: a.RouteReason, Code: a.Code, Detail: a.Detail, PSPRef: a.PSPRef, SentAt: a.SentAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
+		Checks: a.Checks, AbsentChecks: a.Absent, Escalated: a.Escalated}
+	if a.Status == Pending {
+		story.NextCheckAt = a.NextCheckAt.UTC()
+	}
+	return story
+}
+
+// noticesOf reads what the PSPs said of a payment's attempts, whatever came of it.
+func noticesOf(ctx context.Context, shards *shard.Cluster, s shard.Snapshot) ([]NoticeStory, error) {
+	ids := make([]string, len(s.Attempts))
+	for n, a := range s.Attempts {
+		ids[n] = a.ID
+	}
+	items, err := shards.InboxOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]NoticeStory, len(items))
+	for n, i := range items {
+		out[n] = NoticeStory{EventID: i.EventID, PSP: i.PSP, Kind: i.Kind, AttemptID: i.AttemptID, State: string(i.State), Reason: i.Reason,
+			Tries: i.Tries, ReceivedAt: i.ReceivedAt.UTC()}
+	}
+	return out, nil
 }
 
 // clockForm shows times of one payment: the day is in the heading.
@@ -111,6 +160,7 @@ func (x Explanation) Write(out io.Writer) error {
 		fmt.Fprintf(w, "  refused\t%s%s: %s\n", p.DeclineCode, p.FailureCode, p.FailureCause)
 	}
 	x.writeAttempts(w)
+	x.writeNotices(w)
 	x.writeEntries(w)
 	x.writeEvents(w)
 	return w.Flush()
@@ -130,9 +180,36 @@ func (x Explanation) writeAttempts(w io.Writer) {
 		if a.Code+a.Detail != "" {
 			fmt.Fprintf(w, "  \tsaid\t%s %s\n", a.Code, a.Detail)
 		}
+		a.writeChecks(w)
 	}
 	for _, r := range x.Refunds {
 		fmt.Fprintf(w, "  %s\trefund\t%d\t%s\t\t%s\n", r.CreatedAt.Format(clockForm), r.Amount.Minor, r.Status, r.ID)
+	}
+}
+
+// writeChecks tells what was done to find out, of an attempt that was not answered at once.
+func (a AttemptStory) writeChecks(w io.Writer) {
+	if a.Checks > 0 {
+		fmt.Fprintf(w, "  \tchecked\t%d times, no record there in the last %d\n", a.Checks, a.AbsentChecks)
+	}
+	if a.Escalated {
+		fmt.Fprintf(w, "  \tpeople\twere told\n")
+	}
+	if !a.NextCheckAt.IsZero() {
+		fmt.Fprintf(w, "  \tnext check\t%s\n", a.NextCheckAt.Format(time.RFC3339))
+	}
+}
+
+func (x Explanation) writeNotices(w io.Writer) {
+	if len(x.Notices) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nnotices\t\n")
+	for _, n := range x.Notices {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", n.ReceivedAt.Format(clockForm), n.Kind, n.State, n.EventID, n.AttemptID)
+		if n.Reason != "" {
+			fmt.Fprintf(w, "  \tbecause\t%s\n", n.Reason)
+		}
 	}
 }
 

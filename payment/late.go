@@ -49,7 +49,8 @@ var errEarly = errors.New("the payment is not ready for this")
 // fact is what somebody who knows says of an attempt: the PSP's answer, its notice, a look-up, or two people.
 type fact struct {
 	outcome  psprouter.Outcome
-	reversed bool // a success told before is taken back
+	reversed bool   // a success told before is taken back
+	record   string // what stands on the attempt in place of the outcome's reason, which clients read; "" = the reason
 }
 
 // learn decides what a fact about an attempt makes of its payment. posted is what the payment posted; only a reversal

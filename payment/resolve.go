@@ -237,6 +237,7 @@ func (s *Service) learned(ctx context.Context, paymentID, attemptID string, f fa
 		if err != nil {
 			return err
 		}
+		record(change, attemptID, f)
 		if err = s.shards.Apply(ctx, change); !errors.Is(err, shard.ErrConflict) {
 			return err
 		}
