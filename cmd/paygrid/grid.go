@@ -59,7 +59,7 @@ type gridOptions struct {
 	// What tests inject.
 	Engine       *localdb.Engine                              // a running one; it is left running
 	Prefix       string                                       // of database names
-	Password     string                                       // of paygrid_app, which all databases of an engine share, where it has one; "" = give it a new one
+	Password     string                                       // of paygrid_app, shared by all databases of Engine; "" = give it a new one
 	Database     func(ctx context.Context, name string) error // makes a database with tables on Engine; nil = laid by migrations
 	Serializable bool
 	Statement    time.Duration
