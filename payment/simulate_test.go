@@ -3,6 +3,8 @@ package payment
 import (
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"paygrid/psprouter/adyen"
+	"paygrid/psprouter/simulator"
 	"paygrid/psprouter/stripe"
 	"paygrid/shard"
 )
@@ -22,8 +25,9 @@ var (
 // simWorkers is how many histories run at once.
 const simWorkers = 2
 
-// simulate runs histories with the seeds from first on and returns the first that is wrong, nil if none is.
-func simulate(first uint64, n int, on worldStore, p plant) error {
+// simulate runs histories with the seeds from first on and returns the first that is wrong, nil if none is, and what they met.
+func simulate(first uint64, n int, on worldStore, p plant) (map[string]int, error) {
+	met := map[string]int{}
 	var next atomic.Uint64
 	var mu sync.Mutex
 	var failed error
@@ -38,23 +42,27 @@ func simulate(first uint64, n int, on worldStore, p plant) error {
 				if stop {
 					return
 				}
-				if err := history(seed, on, p); err != nil {
-					mu.Lock()
-					failed = err
-					mu.Unlock()
+				one, err := history(seed, on, p)
+				mu.Lock()
+				for what, times := range one {
+					met[what] += times
 				}
+				if err != nil {
+					failed = err
+				}
+				mu.Unlock()
 			}
 		})
 	}
 	workers.Wait()
-	return failed
+	return met, failed
 }
 
 // history plays one seed: steps with faults, then time runs on with everything healthy, then all books are compared.
-func history(seed uint64, on worldStore, p plant) error {
+func history(seed uint64, on worldStore, p plant) (map[string]int, error) {
 	w, err := newWorld(seed, on, p)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for range 10 + w.random.IntN(30) {
 		w.step()
@@ -62,9 +70,9 @@ func history(seed uint64, on worldStore, p plant) error {
 	w.settles()
 	w.verifies()
 	if len(w.broken) == 0 {
-		return nil
+		return w.met, nil
 	}
-	return fmt.Errorf("seed %d (replay it with: make sim SEED=%d):\n%s\n\n%s", seed, seed, strings.Join(w.broken, "\n"), strings.Join(w.trace, "\n"))
+	return w.met, fmt.Errorf("seed %d (replay it with: make sim SEED=%d):\n%s\n\n%s", seed, seed, strings.Join(w.broken, "\n"), strings.Join(w.trace, "\n"))
 }
 
 // settles lets time run on until nothing moves any more: the PSPs answer, every notice comes, the workers work.
@@ -159,7 +167,34 @@ func TestSimulation(t *testing.T) {
 	if *simSeed > 0 {
 		first, n = *simSeed, 1
 	}
-	if err := simulate(first, n, nil, plant{}); err != nil {
+	met, err := simulate(first, n, nil, plant{})
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, what := range slices.Sorted(maps.Keys(met)) {
+		t.Logf("%7d  %s", met[what], what)
+	}
+	if n >= 10_000 {
+		wantMet(t, met)
+	}
+}
+
+// wantMet holds that the histories met every event, every point and every fault.
+func wantMet(t *testing.T, met map[string]int) {
+	t.Helper()
+	for _, transition := range Transitions() {
+		if transition.On != OnEntryReversed && met[transition.Emits] == 0 {
+			t.Errorf("no history emitted %s", transition.Emits)
+		}
+	}
+	for _, p := range Points() {
+		if met["dies at "+string(p)] == 0 {
+			t.Errorf("no process died at %s", p)
+		}
+	}
+	for _, fault := range slices.Concat(simulator.DefaultFaultSet(), rareFaults) {
+		if met["fault "+fault] == 0 {
+			t.Errorf("no call met %s", fault)
+		}
 	}
 }

@@ -110,8 +110,9 @@ func (r *Report) states(b *books) {
 func (b *books) givenBack() map[string]shard.Attempt {
 	out := map[string]shard.Attempt{}
 	for _, a := range b.attempts {
-		if id := returns(a); id != "" {
-			out[id] = a
+		id := returns(a)
+		if other, several := out[id]; id != "" && (!several || other.Status != Succeeded) {
+			out[id] = a // of several the one that did it, or the last: a void that came too late is followed by a refund
 		}
 	}
 	return out
@@ -138,9 +139,10 @@ func (r *Report) successes(b *books) {
 	switch p.Status {
 	case AuthPending, RequiresAction, Declined, Failed:
 		want = 0
-	case Expired:
-		if slices.ContainsFunc(b.attempts, ranOut) {
-			want = 0
+	case Expired: // an authorization, or a redirect that nobody came back from in time, which may have succeeded late
+		want = min(1, ends[AttemptAuthorize][Succeeded])
+		if want == 0 && ends[AttemptAuthorize][FailedEnd] == 0 {
+			want = 1
 		}
 	}
 	authorized := ends[AttemptAuthorize]

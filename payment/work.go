@@ -189,10 +189,7 @@ func runOut(s shard.Snapshot, at time.Time) (shard.Change, error) {
 	return m.finish()
 }
 
-// ranOut tells that an attempt waited for a buyer who did not come back in time.
-func ranOut(a shard.Attempt) bool { return a.Kind == AttemptAuthorize && a.Code == redirectExpired }
-
-// redirectExpired is the code of an authorization that ended so.
+// redirectExpired is the code of an authorization that waited for a buyer who did not come back in time.
 const redirectExpired = "redirect_expired"
 
 // Reverse mirrors an entry of a payment, once: it takes back in the books what should not have been posted. The payment's

@@ -41,6 +41,7 @@ type world struct {
 	trace   []string
 	broken  []string // what was found wrong on the way
 	plant   plant
+	met     map[string]int // events that were committed, points at which processes died, faults
 }
 
 // worldStore is a store that Verify can read.
@@ -85,7 +86,7 @@ const (
 // newWorld makes a world on a model of two shards, or on the store given.
 func newWorld(seed uint64, on worldStore, p plant) (*world, error) {
 	w := &world{ctx: context.Background(), random: rand.New(rand.NewPCG(seed, 0x517)), clock: &ticking{noon}, faulty: true, plant: p,
-		psps: map[string]*simulator.Simulator{}}
+		psps: map[string]*simulator.Simulator{}, met: map[string]int{}}
 	if on == nil {
 		m, err := model.New(model.Options{Shards: []string{"shard-1", "shard-2"}, Now: w.clock.Now, Hook: w.hook, Without: p.without})
 		if err != nil {
@@ -127,7 +128,8 @@ func (w *world) providers(seed uint64) ([]psprouter.PSP, error) {
 		w.psps[name] = sim
 	}
 	s, err := stripe.New(stripe.Config{BaseURL: "http://stripe", SecretKey: "sk_test", SeveralCaptures: true, WebhookSecrets: []string{stripeSecret},
-		NotProcessedHeader: simulator.NotProcessedHeader, Transport: w.wireTo(stripe.Name)})
+		NotProcessedHeader: simulator.NotProcessedHeader, Transport: w.wireTo(stripe.Name),
+		VisibilityWindow: 5 * time.Minute}) // so that hidden_600s outlasts it: a success that comes after we thought it absent
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +203,7 @@ func (x wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		if x.w.psps[x.name].Script(op, fault, "", 1) == nil {
 			x.w.note("%s %s meets %s", x.name, op, fault)
+			x.w.met["fault "+fault]++
 		}
 	}
 	again := r.Clone(r.Context())
@@ -217,7 +220,7 @@ type readCloser struct{ *bytes.Reader }
 func (readCloser) Close() error { return nil }
 
 // rareFaults change whether and when money moves.
-var rareFaults = []string{"503", "429", "401", "lock_timeout", "key_in_use", "store_down", "decline", "decline_error", "pending", "pending_ok_60s",
+var rareFaults = []string{"hidden_600s", "hidden_600s", "503", "429", "401", "lock_timeout", "key_in_use", "store_down", "decline", "decline_error", "pending", "pending_ok_60s",
 	"pending_fail_60s", "fails_later_60s", "fails_later_600s", "action", "action_ok_60s", "action_fail_60s"}
 
 // unlikeStripe names what Stripe does not do with cards: a capture or void ends at once, and no capture is taken back.
@@ -271,6 +274,9 @@ func (s *seeded) CloseInbox(ctx context.Context, item shard.InboxItem, end shard
 // Apply notes what is written.
 func (s *seeded) Apply(ctx context.Context, c shard.Change) error {
 	err := s.worldStore.Apply(ctx, c)
+	if err == nil {
+		s.w.met[c.Event.Type]++
+	}
 	s.w.note("%s: %s to %s, %s, %v", c.Payment.ID, c.From, c.Payment.Status, c.Event.Type, err)
 	return err
 }
@@ -347,6 +353,7 @@ func (w *world) pause(p Point) {
 	switch n := w.random.IntN(100); {
 	case n < 6:
 		w.note("dies at %s", p)
+		w.met["dies at "+string(p)]++
 		w.kills[len(w.kills)-1]()
 		runtime.Goexit()
 	case n < 16 && w.depth < maxDepth:
