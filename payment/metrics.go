@@ -18,6 +18,7 @@ type metrics struct {
 	races    *prometheus.CounterVec
 
 	escalated *prometheus.CounterVec
+	reversals *prometheus.CounterVec
 	notices   *prometheus.CounterVec
 	applied   *prometheus.CounterVec
 	refused   *prometheus.CounterVec
@@ -41,6 +42,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Decisions made anew because somebody else changed the payment first."}, []string{"operation"}),
 		escalated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_attempts_escalated_total",
 			Help: "Attempts without an answer after many checks; a person must look."}, []string{"psp", "operation"}),
+		reversals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_psp_reversals_total",
+			Help: "Successes that a PSP took back; a person must look."}, []string{"operation"}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_webhook_notices_total",
 			Help: "Notices taken, by whether they were new."}, []string{"psp", "result"}),
 		applied: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_inbox_results_total",
@@ -57,7 +60,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Age of the oldest notice that waits to be applied."}, []string{"shard"}),
 	}
 	if r != nil {
-		r.MustRegister(m.outcomes, m.calls, m.alerts, m.unsaved, m.races, m.escalated, m.notices, m.applied, m.refused, m.pending, m.oldest,
+		r.MustRegister(m.outcomes, m.calls, m.alerts, m.unsaved, m.races, m.escalated, m.reversals, m.notices, m.applied, m.refused, m.pending, m.oldest,
 			m.inbox, m.inboxLag)
 	}
 	return m

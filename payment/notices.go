@@ -21,6 +21,9 @@ const (
 	firstRetry     = 2 * time.Second
 	longestRetry   = 6 * time.Hour
 	inboxUnmatched = "names nothing of ours"
+	// unmatchedAlarm is the look at which people are told of a notice that names nothing of ours: after 17 minutes, since
+	// pauses double. It is looked at again all the same.
+	unmatchedAlarm = 9
 )
 
 // TakeWebhook checks a webhook of a PSP, stores its notices and returns what the PSP wants to hear. A *psprouter.WebhookError
@@ -103,6 +106,10 @@ func (s *Service) applyNotice(ctx context.Context, item shard.InboxItem) shard.I
 		return s.again(item, shard.InboxNew, err.Error())
 	}
 	if target.PaymentID == "" {
+		if item.Tries == unmatchedAlarm {
+			s.config.Log.ErrorContext(ctx, "a notice names nothing of ours; a person must look, and we look again", "psp", item.PSP,
+				"event", item.EventID, "reference", item.Reference)
+		}
 		return s.again(item, shard.InboxUnmatched, inboxUnmatched)
 	}
 	s.config.Pause(point("webhook", stepBegun))
@@ -217,12 +224,23 @@ func (s *Service) applyTo(ctx context.Context, target shard.AttemptRef, n psprou
 		if err != nil {
 			return err
 		}
-		if err = s.shards.Apply(ctx, change); !errors.Is(err, shard.ErrConflict) {
+		err = s.shards.Apply(ctx, change)
+		if err == nil && n.Reversed {
+			s.takenBack(ctx, target, n)
+		}
+		if !errors.Is(err, shard.ErrConflict) {
 			return err
 		}
 		s.metrics.races.WithLabelValues("webhook").Inc()
 	}
 	return shard.ErrConflict
+}
+
+// takenBack tells people of a success that the PSP took back: the goods may be on their way, the buyer without a refund.
+func (s *Service) takenBack(ctx context.Context, target shard.AttemptRef, n psprouter.Notice) {
+	s.metrics.reversals.WithLabelValues(n.Operation).Inc()
+	s.config.Log.ErrorContext(ctx, "the PSP took a success back; a person must look", "payment", target.PaymentID, "attempt", target.AttemptID,
+		"operation", n.Operation, "kind", n.Kind)
 }
 
 // noticed decides what a notice makes of a payment. It is pure.
@@ -243,6 +261,9 @@ func noticed(s shard.Snapshot, posted []shard.PostedEntry, attemptID string, n p
 	}
 	if n.Operation == "" || n.Outcome.Class() == psprouter.Unknown && !n.Reversed {
 		return shard.Change{}, errNothing
+	}
+	if n.Operation == AttemptAuthorize && n.Outcome.Captured && reserved(s.Payment, a) {
+		n.Operation = AttemptCapture // of what was authorized before: by us, or outside
 	}
 	a, outside, err := meant(s, a, n)
 	if err != nil {
@@ -310,6 +331,11 @@ func tookBack(s shard.Snapshot, a shard.Attempt, n psprouter.Notice) (shard.Atte
 // autoCaptured tells that an authorization was to take the money at once: its capture is the same attempt.
 func autoCaptured(p shard.Payment, a shard.Attempt) bool {
 	return a.Kind == AttemptAuthorize && CaptureMode(p.CaptureMode) == Automatic
+}
+
+// reserved tells that an authorization only reserved the money, and succeeded: what is captured of it is another attempt's.
+func reserved(p shard.Payment, a shard.Attempt) bool {
+	return a.Kind == AttemptAuthorize && CaptureMode(p.CaptureMode) == Manual && a.Status == Succeeded
 }
 
 // lastOf is the last attempt of a kind: news of one that was closed as failed.
