@@ -14,20 +14,21 @@ import (
 
 // routerConfig is what a router process must know, as the JSON file of serve router --config. Durations are milliseconds.
 type routerConfig struct {
-	Map          string          `json:"map"` // the shard map's file
-	Clients      []clientConfig  `json:"clients"`
-	Stripe       *stripeConfig   `json:"stripe"`
-	Adyen        *adyenConfig    `json:"adyen"`
-	Rules        psprouter.Rules `json:"rules"`        // which PSP a payment goes to; empty: the first with a token
-	PSPTimeoutMS int64           `json:"pspTimeoutMs"` // how long a PSP's answer is waited for; 10000
-	CheckAfterMS int64           `json:"checkAfterMs"` // when a pending attempt is first asked about; 60000
-	RecheckMS    int64           `json:"recheckMs"`    // the first pause between two checks, which then doubles; 30000
-	VisibleMS    int64           `json:"visibleMs"`    // how long a PSP's having no record proves nothing; 900000
-	StatementMS  int64           `json:"statementMs"`  // how long one statement may take before it is read back; 5000
-	DrainDelayMS int64           `json:"drainDelayMs"` // not ready, but serving; 0
-	WorkEveryMS  int64           `json:"workEveryMs"`  // between rounds of background work in this process; 0 = none
-	Lanes        int             `json:"lanes"`        // statements of one shard under way at once; 4
-	Serializable bool            `json:"serializable"` // SERIALIZABLE on PostgreSQL too
+	Map          string           `json:"map"` // the shard map's file
+	Clients      []clientConfig   `json:"clients"`
+	Operators    []operatorConfig `json:"operators"` // people who may run the cluster
+	Stripe       *stripeConfig    `json:"stripe"`
+	Adyen        *adyenConfig     `json:"adyen"`
+	Rules        psprouter.Rules  `json:"rules"`        // which PSP a payment goes to; empty: the first with a token
+	PSPTimeoutMS int64            `json:"pspTimeoutMs"` // how long a PSP's answer is waited for; 10000
+	CheckAfterMS int64            `json:"checkAfterMs"` // when a pending attempt is first asked about; 60000
+	RecheckMS    int64            `json:"recheckMs"`    // the first pause between two checks, which then doubles; 30000
+	VisibleMS    int64            `json:"visibleMs"`    // how long a PSP's having no record proves nothing; 900000
+	StatementMS  int64            `json:"statementMs"`  // how long one statement may take before it is read back; 5000
+	DrainDelayMS int64            `json:"drainDelayMs"` // not ready, but serving; 0
+	WorkEveryMS  int64            `json:"workEveryMs"`  // between rounds of background work in this process; 0 = none
+	Lanes        int              `json:"lanes"`        // statements of one shard under way at once; 4
+	Serializable bool             `json:"serializable"` // SERIALIZABLE on PostgreSQL too
 }
 
 // clientConfig is a caller of the API. The key is stored hashed: sha256sum of its text.

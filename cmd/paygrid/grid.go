@@ -38,6 +38,12 @@ const (
 	shopB         = "tk_shop_b"
 )
 
+// devOperators are the dev cluster's people; their tokens are tk_u_kim, tk_u_lee and tk_u_max.
+func devOperators() []operatorConfig {
+	return []operatorConfig{{ID: "u-kim", TokenSHA256: sha256Hex("tk_u_kim")}, {ID: "u-lee", TokenSHA256: sha256Hex("tk_u_lee")},
+		{ID: "u-max", TokenSHA256: sha256Hex("tk_u_max")}}
+}
+
 // gridOptions say how big a cluster on this machine is.
 type gridOptions struct {
 	Shards     int
@@ -298,6 +304,7 @@ func devConfig(g *grid, o gridOptions) routerConfig {
 	return routerConfig{Map: g.MapPath, PSPTimeoutMS: o.PSPTimeout.Milliseconds(), StatementMS: o.Statement.Milliseconds(),
 		CheckAfterMS: o.CheckAfter.Milliseconds(), WorkEveryMS: o.WorkEvery.Milliseconds(), Serializable: o.Serializable,
 		Clients:   []clientConfig{{ID: "shop_a", KeySHA256: sha256Hex(shopA)}, {ID: "shop_b", KeySHA256: sha256Hex(shopB)}},
+		Operators: devOperators(),
 		RecheckMS: o.Recheck.Milliseconds(), VisibleMS: o.Visible.Milliseconds(), Rules: o.Rules,
 		Stripe: &stripeConfig{BaseURL: g.SimURL, SecretKey: devStripeKey, SeveralCaptures: true, WebhookSecrets: []string{devStripeHook},
 			Live: true, NotProcessedHeader: simulator.NotProcessedHeader},

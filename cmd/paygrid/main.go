@@ -29,10 +29,20 @@ func commands() []command {
 		{"dev", "[flags]", "run a whole cluster on this machine: database, shards, PSP simulator, routers, workers", runDev},
 		{"demo", "[flags]", "run a cluster, send it hundreds of payments with faults, compare all books, print a verdict", runDemo},
 		{"serve router", "--config FILE [flags]", "run one router of a cluster that exists", runServeRouter},
+		{"serve worker", "--config FILE [flags]", "run the background work of a cluster that exists, without the API", runServeWorker},
 		{"migrate", "--map FILE --admin URL…", "lay or update the tables of every shard of a map", runMigrate},
 		{"explain", "[flags] PAYMENT", "tell the whole story of a payment on one page", runExplain},
 		{"balance", "[flags] ACCOUNT", "sum an account over all shards, with its sub-account on each", runBalance},
 		{"verify", "[flags]", "compare all rows of all shards with each other; exit code 1 on any finding", runVerify},
+		{"attempts settle", "--as WORD --reason TEXT [flags] ATTEMPT", "ask for an attempt without an answer to be settled by hand", runSettle},
+		{"attempts", "--pending [flags]", "list the attempts without an answer, on all shards", runAttempts},
+		{"approvals approve", "[flags] APPROVAL", "agree to what another person asked for, and carry it out", runApprove},
+		{"approvals reject", "[flags] APPROVAL", "refuse what another person asked for", runReject},
+		{"approvals", "[flags]", "list what waits for a second person", runApprovals},
+		{"inbox", "--unmatched|--misfit [flags]", "list the PSPs' notices that a person must look at", runInbox},
+		{"psp status", "[flags]", "show breakers, rates and drains as routers see them, and what waits for an answer", runPSPStatus},
+		{"psp drain", "--reason TEXT [flags] PSP", "keep new payments from a PSP", runDrain},
+		{"psp undrain", "[flags] PSP", "let new payments go to a PSP again", runUndrain},
 	}
 }
 

@@ -23,6 +23,7 @@ type node struct {
 	shards    *shard.Cluster
 	service   *payment.Service
 	router    *router.Router
+	switches  *switchboard
 	closePSPs func()
 	work      payment.Work
 	config    routerConfig
@@ -32,6 +33,7 @@ type node struct {
 // nodeOptions are what a config file does not say: who this process is, and what tests inject.
 type nodeOptions struct {
 	Instance int
+	Worker   bool // probes in place of the API, and background work even if the configuration names no interval
 	Log      *slog.Logger
 	Now      func() time.Time
 	Pause    func(payment.Point)
@@ -39,6 +41,9 @@ type nodeOptions struct {
 
 // mapInterval is how often a process looks for a new shard map; a refusal by the fence looks at once.
 const mapInterval = time.Second
+
+// workerInterval is a worker's time between two rounds where the configuration names none.
+const workerInterval = time.Second
 
 func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) {
 	registry := prometheus.NewRegistry()
@@ -58,14 +63,18 @@ func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) 
 		shards.Close()
 		return nil, err
 	}
-	front, err := router.New(router.Config{Clients: c.clients(), DrainDelay: milliseconds(c.DrainDelayMS)}, service, registry, o.Log, o.Now)
+	if o.Worker && c.WorkEveryMS == 0 {
+		c.WorkEveryMS = workerInterval.Milliseconds()
+	}
+	front, err := router.New(router.Config{Clients: c.clients(), Operators: c.operators(), PSPs: psps.Status, ProbesOnly: o.Worker,
+		DrainDelay: milliseconds(c.DrainDelayMS)}, service, registry, o.Log, o.Now)
 	if err != nil {
 		shards.Close()
 		return nil, err
 	}
 	host, _ := os.Hostname()
 	owner := fmt.Sprintf("%s-%d-%d", host, os.Getpid(), o.Instance)
-	return &node{shards: shards, service: service, router: front, closePSPs: closePSPs, config: c, log: o.Log,
+	return &node{shards: shards, service: service, router: front, switches: newSwitchboard(shards, psps, o.Log), closePSPs: closePSPs, config: c, log: o.Log,
 		work: payment.Work{Service: service, Owner: owner, Every: milliseconds(c.WorkEveryMS)}}, nil
 }
 
@@ -76,11 +85,13 @@ const drainTimeout = 30 * time.Second
 func (n *node) run(ctx context.Context, l net.Listener) error {
 	defer n.shards.Close()
 	defer n.closePSPs()
+	n.switches.look(ctx) // before the first payment
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.router.Serve(ctx, l) })
 	group.Go(func() error {
 		return n.shards.Watch(ctx, mapInterval, func(err error) { n.log.Error("the shard map cannot be used; the old one stays", "error", err) })
 	})
+	group.Go(func() error { return n.switches.run(ctx) })
 	if n.work.Every > 0 {
 		group.Go(func() error { return n.work.Run(ctx) })
 	}

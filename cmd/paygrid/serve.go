@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,10 +12,22 @@ import (
 
 // runServeRouter runs one router of a cluster that exists.
 func runServeRouter(ctx context.Context, e env, args []string) error {
-	flags := newFlags(e, "serve router", "run one router of a cluster that exists")
-	path := flags.String("config", "", "the router's configuration, a JSON file (required; paygrid dev writes one to its data folder)")
+	flags := newFlags(e, "serve router", "run one router of a cluster that exists; background work only if its configuration says workEveryMs")
 	listen := flags.String("listen", "127.0.0.1:8090", "address to listen on")
-	instance := flags.Int("instance", 1, "number that tells this router from others of the cluster; routers then rarely wait for each other")
+	return runServe(ctx, e, args, flags, listen, nodeOptions{})
+}
+
+// runServeWorker runs a shard's background work without the API: resolver, inbox, roll-ups, expiry. Any number may run;
+// leases share the shards out.
+func runServeWorker(ctx context.Context, e env, args []string) error {
+	flags := newFlags(e, "serve worker", "run the background work of a cluster that exists: resolver, inbox, ledger. It serves /livez, /readyz and /metrics")
+	listen := flags.String("listen", "127.0.0.1:8091", "address of probes and metrics")
+	return runServe(ctx, e, args, flags, listen, nodeOptions{Worker: true})
+}
+
+func runServe(ctx context.Context, e env, args []string, flags *flag.FlagSet, listen *string, o nodeOptions) error {
+	path := flags.String("config", "", "the routers' configuration, a JSON file (required; paygrid dev writes one to its data folder)")
+	flags.IntVar(&o.Instance, "instance", 1, "number that tells this process from others of the cluster; they then rarely wait for each other")
 	if _, err := parse(flags, args, 0, "flags alone"); err != nil {
 		return err
 	}
@@ -25,10 +38,11 @@ func runServeRouter(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, config, *listen, e.out, nodeOptions{Instance: *instance, Log: newLog(e.err, slog.LevelInfo), Now: time.Now})
+	o.Log, o.Now = newLog(e.err, slog.LevelInfo), time.Now
+	return serve(ctx, config, *listen, e.out, o)
 }
 
-// serve runs a node and says where once it can take payments.
+// serve runs a node and says where once it can do its work.
 func serve(ctx context.Context, config routerConfig, listen string, out io.Writer, o nodeOptions) error {
 	n, err := newNode(ctx, config, o)
 	if err != nil {
@@ -42,7 +56,11 @@ func serve(ctx context.Context, config routerConfig, listen string, out io.Write
 	if err := n.service.Ready(ctx); err != nil {
 		o.Log.Warn("not every shard answers yet", "error", err)
 	}
-	fmt.Fprintf(out, "paygrid router ready url=http://%s\n", l.Addr())
+	what := "router"
+	if o.Worker {
+		what = "worker"
+	}
+	fmt.Fprintf(out, "paygrid %s ready url=http://%s\n", what, l.Addr())
 	return n.run(ctx, l)
 }
 
