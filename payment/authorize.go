@@ -218,6 +218,9 @@ func (s *Service) conclude(ctx context.Context, operation string, snapshot shard
 			err = s.shards.Apply(ctx, change)
 		}
 		settled := err == nil || errors.Is(err, errClosed)
+		if errors.Is(err, errClosed) {
+			s.tooLate(ctx, operation, a, outcome)
+		}
 		switch {
 		case settled && key != nil && key.AnswerKind != "":
 			return storedAnswer(*key), nil
@@ -236,6 +239,20 @@ func (s *Service) conclude(ctx context.Context, operation string, snapshot shard
 		snapshot, key = found.Snapshot, found.Key
 	}
 	return s.unsaved(ctx, operation, snapshot, a, shard.ErrConflict)
+}
+
+// tooLate takes note of a success whose attempt was closed while the call was under way: what the PSP did is given back, or
+// booked after all. The caller's answer stays the first one.
+func (s *Service) tooLate(ctx context.Context, operation string, a shard.Attempt, outcome psprouter.Outcome) {
+	if outcome.Class() != psprouter.Approved {
+		return
+	}
+	err := s.learned(ctx, a.PaymentID, a.ID, fact{outcome: outcome})
+	if err != nil && !errors.Is(err, errClosed) {
+		s.metrics.unsaved.WithLabelValues(operation).Inc()
+		s.config.Log.ErrorContext(ctx, "a success that came too late could not be committed; the PSP's notice will tell it again",
+			"operation", operation, "payment", a.PaymentID, "attempt", a.ID, "error", err)
+	}
 }
 
 // storedAnswer is the first answer of a key that has one.

@@ -3,6 +3,7 @@ package payment
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,10 @@ func lateTransitions() []Transition {
 			Transition{s, OnLateVoided, s, "", EventLateReturned},
 			Transition{s, OnLateRefunded, s, ledger.EntryLateRefund, EventLateReturned},
 			Transition{s, OnLateNoted, s, "", EventLatePending},
-			Transition{s, OnLateRefused, s, "", EventLateRefused})
+			Transition{s, OnLateRefused, s, "", EventLateRefused},
+			Transition{s, OnLateClosed, s, "", EventLateClosed},
+			Transition{s, OnLateChargeReturned, s, ledger.EntryCaptureReturn, EventCaptureReturned},
+			Transition{s, OnLateRefundReturned, s, ledger.EntryRefundReturn, EventRefundReturned})
 	}
 	for _, s := range []shard.Status{Captured, PartiallyCaptured, CapturePending} {
 		out = append(out, Transition{s, OnRefundReturned, s, ledger.EntryRefundReturn, EventRefundReturned})
@@ -60,6 +64,10 @@ func learn(s shard.Snapshot, posted []shard.PostedEntry, attemptID string, f fac
 	a, ok := attemptOf(s, attemptID)
 	if !ok {
 		return shard.Change{}, Answer{}, fmt.Errorf("payment %s has no attempt %s: %w", s.Payment.ID, attemptID, shard.ErrNotFound)
+	}
+	if f.reversed && a.Status == Pending && a.Kind == AttemptRefund && f.outcome.Class() == psprouter.Declined {
+		// It came back before we heard that it had gone out: nothing moved. Its success is no news any more.
+		f.reversed, f.outcome.Reason = false, returnedText
 	}
 	switch {
 	case f.reversed:
@@ -263,29 +271,79 @@ func reverse(s shard.Snapshot, posted []shard.PostedEntry, a shard.Attempt, at t
 		return shard.Change{}, Answer{}, errEarly
 	}
 	if a.Kind == AttemptVoid {
-		return shard.Change{}, Answer{}, fmt.Errorf("attempt %s: a void posts nothing that could be taken back", a.ID)
+		return shard.Change{}, Answer{}, &misfitError{"a void posts nothing that could be taken back"}
 	}
 	r, _ := refundOf(s, a.ID)
-	id := string(ledger.EntryCapture) + ":" + a.ID
-	if a.Kind == AttemptRefund {
-		id = string(ledger.EntryRefund) + ":" + r.ID
+	entry, known := standing(posted, a, r)
+	switch {
+	case !known:
+		return neverStood(s.Payment, a, at)
+	case entry.Kind == ledger.EntryLateCharge:
+		return returnLate(s.Payment, a, entry, OnLateChargeReturned, ledger.EntryCaptureReturn, at)
+	case entry.Kind == ledger.EntryLateRefund:
+		return returnLate(s.Payment, a, entry, OnLateRefundReturned, ledger.EntryRefundReturn, at)
+	case a.Kind == AttemptRefund:
+		return returnRefund(s.Payment, a, r, entry, at)
 	}
-	var entry *ledger.Entry
+	return returnCapture(s.Payment, a, entry, at)
+}
+
+// neverStood decides on a reversal of what has no entry: its reversal is posted already, or its success was never told. The
+// latter can come yet, out of turn, and must not be believed then: the attempt is marked. Of an authorization it is waited
+// for, since more than one thing followed from it.
+func neverStood(p shard.Payment, a shard.Attempt, at time.Time) (shard.Change, Answer, error) {
+	switch {
+	case a.Status == Succeeded || a.Detail == returnedText:
+		return shard.Change{}, Answer{}, errClosed
+	case a.Kind == AttemptAuthorize:
+		return shard.Change{}, Answer{}, errEarly
+	}
+	m, err := begin(p, OnLateClosed, at)
+	if err != nil {
+		return shard.Change{}, Answer{}, err
+	}
+	a.Detail, a.UpdatedAt = returnedText, at
+	m.opens(a)
+	change, err := m.finish()
+	return change, Answer{Kind: KindProcessing, PaymentID: p.ID}, err
+}
+
+// standing is the entry that an attempt's success posted, unless it is reversed already.
+func standing(posted []shard.PostedEntry, a shard.Attempt, r shard.Refund) (ledger.Entry, bool) {
+	ids := []string{string(ledger.EntryCapture) + ":" + a.ID, string(ledger.EntryLateCharge) + ":" + a.ID,
+		string(ledger.EntryLateRefund) + ":" + a.ID}
+	if r.ID != "" {
+		ids = append(ids, string(ledger.EntryRefund)+":"+r.ID)
+	}
+	var found *ledger.Entry
 	for n, e := range posted {
-		switch {
-		case e.Reverses == id:
-			return shard.Change{}, Answer{}, errClosed
-		case e.ID == id:
-			entry = &posted[n].Entry
+		if slices.Contains(ids, e.Reverses) {
+			return ledger.Entry{}, false
+		}
+		if slices.Contains(ids, e.ID) {
+			found = &posted[n].Entry
 		}
 	}
-	if entry == nil {
-		return shard.Change{}, Answer{}, errClosed // it never succeeded here: nothing to take back
+	if found == nil {
+		return ledger.Entry{}, false
 	}
-	if a.Kind == AttemptRefund {
-		return returnRefund(s.Payment, a, r, *entry, at)
+	return *found, true
+}
+
+// returnLate mirrors a late charge, or the giving back of one, that the PSP takes back. What it leaves is for people.
+func returnLate(p shard.Payment, a shard.Attempt, entry ledger.Entry, on Trigger, kind ledger.EntryKind, at time.Time) (shard.Change, Answer, error) {
+	m, err := begin(p, on, at)
+	if err != nil {
+		return shard.Change{}, Answer{}, err
 	}
-	return returnCapture(s.Payment, a, *entry, at)
+	if err := m.mirrors(entry, kind, a.ID, "the PSP took it back"); err != nil {
+		return shard.Change{}, Answer{}, err
+	}
+	if a.Kind != AttemptAuthorize {
+		m.tellsReturned(a)
+	}
+	change, err := m.finish()
+	return change, Answer{Kind: KindProcessing, PaymentID: p.ID}, err
 }
 
 // byPSP is the actor of entries that mirror what a PSP took back.

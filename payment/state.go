@@ -76,6 +76,10 @@ const (
 	OnLateNoted      Trigger = "late noted"
 	OnLateRefused    Trigger = "late refused" // it could not be given back: people must
 
+	OnLateClosed         Trigger = "late closed"          // taken back before its success was told
+	OnLateChargeReturned Trigger = "late charge returned" // the PSP took back what came late
+	OnLateRefundReturned Trigger = "late refund returned" // … or what gave it back
+
 	OnEntryReversed Trigger = "entry reversed"
 )
 
@@ -104,5 +108,6 @@ const (
 	EventLatePending       = "payment.late_return_pending"
 	EventLateReturned      = "payment.late_returned"
 	EventLateRefused       = "payment.late_return_refused"
+	EventLateClosed        = "payment.late_closed"
 	EventEntryReversed     = "ledger.entry_reversed"
 )

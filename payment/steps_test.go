@@ -39,6 +39,8 @@ func (w *world) step() {
 		w.outage()
 	case n < 94:
 		w.release()
+	case n < 97:
+		w.comesLate()
 	default:
 		w.wait()
 	}
@@ -241,6 +243,21 @@ func (w *world) outage() {
 	mode := []simulator.OutageMode{simulator.Outage503, simulator.OutageReset, simulator.OutageTimeout, simulator.OutageRefuse}[w.random.IntN(4)]
 	for_ := time.Duration(1+w.random.IntN(600)) * time.Second
 	w.note("%s is down for %v: %s, %v", name, for_, mode, w.psps[name].Outage(for_, mode))
+}
+
+// comesLate is a call that the PSP takes and does not show for so long that the resolver thinks it absent.
+func (w *world) comesLate() {
+	w.fault = "hidden_600s"
+	if w.opened < 4 && w.random.IntN(2) == 0 {
+		w.authorize()
+	} else {
+		w.captureVoidOrRefund()
+	}
+	w.fault = ""
+	for _, d := range []time.Duration{6 * time.Minute, firstRecheck + time.Second} {
+		w.clock.now = w.clock.now.Add(d)
+		w.resolve()
+	}
 }
 
 func (w *world) release() {

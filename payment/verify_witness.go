@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"paygrid/ledger"
 	"paygrid/shard"
 )
 
@@ -41,7 +42,7 @@ func (r *Report) compare(b *books, witness map[string]Moved) {
 		undo, back := late[a.ID]
 		switch {
 		case a.Status == Succeeded && seen && back:
-			r.compareGivenBack(a, undo, w)
+			r.compareGivenBack(a, undo, w, b.keeps(a))
 		case a.Status == Succeeded && seen:
 			r.compareAmounts(b, w)
 		case a.Status == Succeeded:
@@ -54,12 +55,22 @@ func (r *Report) compare(b *books, witness map[string]Moved) {
 	}
 }
 
+// keeps is what the PSP holds of a late charge: nothing, once it took that back itself.
+func (b *books) keeps(a shard.Attempt) int64 {
+	for _, e := range b.entries {
+		if e.Reverses == string(ledger.EntryLateCharge)+":"+a.ID {
+			return 0
+		}
+	}
+	return a.Amount
+}
+
 // compareGivenBack holds a late authorization against the witness: what came late must be on its way back.
-func (r *Report) compareGivenBack(a, undo shard.Attempt, w Moved) {
+func (r *Report) compareGivenBack(a, undo shard.Attempt, w Moved, kept int64) {
 	done := undo.Status == Succeeded
 	charged := undo.Kind == AttemptRefund
 	switch {
-	case charged && (w.Captured != a.Amount || (done && w.Refunded != a.Amount)), !charged && w.Captured != 0:
+	case charged && (w.Captured != kept || (done && w.Refunded != a.Amount)), !charged && w.Captured != 0:
 		r.find("P3", a.ID, "came late and is given back (%s); the witness captured %d and refunded %d", undo.Status, w.Captured, w.Refunded)
 	case !charged && done && !w.Voided:
 		r.find("P3", a.ID, "came late and was released; the witness holds %d", w.Authorized)

@@ -41,6 +41,7 @@ type world struct {
 	trace   []string
 	broken  []string // what was found wrong on the way
 	plant   plant
+	fault   string         // of the next call to a PSP, "" = drawn
 	met     map[string]int // events that were committed, points at which processes died, faults
 }
 
@@ -192,11 +193,14 @@ func (x wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if x.w.plant.wire != nil {
 		body = x.w.plant.wire(r, body)
 	}
-	if op := operationOf(r); op != "" && x.w.faulty && x.w.random.IntN(4) == 0 {
+	if op := operationOf(r); op != "" && x.w.faulty && (x.w.fault != "" || x.w.random.IntN(4) == 0) {
 		faults := simulator.DefaultFaultSet()
 		fault := faults[x.w.random.IntN(len(faults))]
 		if x.w.random.IntN(4) == 0 {
 			fault = rareFaults[x.w.random.IntN(len(rareFaults))]
+		}
+		if x.w.fault != "" {
+			fault = x.w.fault
 		}
 		if x.name == stripe.Name && unlikeStripe(op, fault) {
 			fault = "drop_after"
