@@ -45,6 +45,7 @@ type stripeConfig struct {
 	SecretKey          string `json:"secretKey"`
 	SeveralCaptures    bool   `json:"severalCaptures"`
 	NotProcessedHeader string `json:"notProcessedHeader"`
+	AllowUGX           bool   `json:"allowUgx"` // the account was seen to take shillings in hundredths
 	// WebhookSecrets are all that are valid now; WebhookSecretsEnv names an environment variable with a comma-separated list.
 	WebhookSecrets    []string `json:"webhookSecrets"`
 	WebhookSecretsEnv string   `json:"webhookSecretsEnv"`

@@ -218,11 +218,16 @@ func (g *testGrid) delivered(t testing.TB) {
 	})
 }
 
-// apply runs the inbox once on every shard, as owner.
+// apply runs the inbox once on every shard, in the process of a node and as owner.
 func (g *testGrid) apply(t testing.TB, node int, owner string) {
 	t.Helper()
+	g.applyBy(t, g.Nodes[node], owner)
+}
+
+func (g *testGrid) applyBy(t testing.TB, n *node, owner string) {
+	t.Helper()
 	for name := range g.Admin {
-		if _, err := g.Nodes[node].service.ApplyNoticesOn(context.Background(), name, owner); err != nil {
+		if _, err := n.service.ApplyNoticesOn(context.Background(), name, owner); err != nil {
 			t.Errorf("apply notices on %s: %v", name, err)
 		}
 	}

@@ -47,7 +47,7 @@ func newStripe(c routerConfig) (*stripe.Adapter, error) {
 	}
 	return stripe.New(stripe.Config{BaseURL: c.Stripe.BaseURL, SecretKey: key, Timeout: milliseconds(c.PSPTimeoutMS),
 		SeveralCaptures: c.Stripe.SeveralCaptures, NotProcessedHeader: c.Stripe.NotProcessedHeader, WebhookSecrets: hooks, Live: c.Stripe.Live,
-		VisibilityWindow: milliseconds(c.VisibleMS)})
+		VisibilityWindow: milliseconds(c.VisibleMS), AllowUGX: c.Stripe.AllowUGX})
 }
 
 func newAdyen(c routerConfig) (*adyen.Adapter, error) {
