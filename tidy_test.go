@@ -12,8 +12,8 @@ import (
 
 const (
 	maxFunctionLines = 70
-	maxLineRunes     = 140
-	maxTestLineRunes = 200 // a table of cases reads best with one case per line
+	maxLineRunes     = 160
+	maxTestLineRunes = 240 // a table of cases reads best with one case per line
 )
 
 // mayImport is the import table: each package and what it may import of this module. Imports point only downwards.
@@ -26,7 +26,9 @@ var mayImport = map[string][]string{
 	"deploy/tools":        {},                  // a module of its own, for versions of tools
 	"ledger":              {},
 	"shard":               {"ledger", "schema"},
+	"shard/model":         {"ledger", "shard"}, // the specification of the shards' contract, in memory
 	"shard/relay":         {"shard"},
+	"shard/relay/consume": {},
 	"psprouter":           {"ledger"},
 	"psprouter/wire":      {"psprouter", "ledger"},
 	"psprouter/stripe":    {"psprouter", "psprouter/wire", "ledger"},
@@ -64,8 +66,12 @@ var allowed = map[string]map[string]string{
 		"router/problem.go":                  "encoding a value of our own types cannot fail",
 	},
 	"float": {
-		"shard/metrics.go":   "bounds of histograms, in seconds",
-		"payment/metrics.go": "bounds of histograms, in seconds",
+		"shard/metrics.go":       "bounds of histograms, in seconds",
+		"payment/metrics.go":     "bounds of histograms, in seconds",
+		"shard/relay/metrics.go": "bounds of histograms, in seconds",
+	},
+	"time.Sleep": {
+		"router/serve_test.go": "in a synctest bubble, where sleeping is how time passes",
 	},
 	"ASCII in SQL": {
 		"tidy_test.go": "plants it",

@@ -28,7 +28,8 @@ func TestRightsOfTheServices(t *testing.T) {
 		"UPDATE journal_entries SET reason = 'x'", "UPDATE postings SET amount = 1", "UPDATE outbox SET payload = '{}'",
 		"INSERT INTO buckets (bucket, epoch, state) VALUES (1, 1, 'OWNED')",
 		"SELECT e.seq FROM journal_entries e FOR UPDATE", "SELECT p.seq FROM postings p FOR SHARE",
-		"INSERT INTO postings SELECT p.* FROM postings p ON CONFLICT (bucket, seq, posting_no) DO UPDATE SET amount = 1",
+		"INSERT INTO postings SELECT p.bucket, p.seq, p.posting_no, p.entry_id, p.debit_account, p.credit_account, p.amount, " +
+			"p.currency FROM postings p ON CONFLICT (bucket, seq, posting_no) DO UPDATE SET amount = 1",
 		"CREATE TABLE mine (a INT4)", "CREATE SCHEMA mine", "ALTER TABLE payments ADD COLUMN mine INT4",
 		"ALTER TABLE payments DROP CONSTRAINT payments_captured", "DROP TABLE postings", "DROP INDEX outbox_payment_version",
 		"CREATE INDEX ON payments (psp)", "ALTER TABLE postings DISABLE TRIGGER ALL", "SET session_replication_role = replica",

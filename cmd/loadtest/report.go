@@ -76,7 +76,8 @@ func report(w io.Writer, samples []sample) error {
 			fmt.Sprintf("(%.0f to %.0f)", s.low, s.high), s.payments, ratio(all, c, cell{single, c.callers, c.sellers}), s.used.database,
 			s.used.own, s.used.others, s.used.cpuPerStep, s.used.batch, s.used.syncsPerSecond, s.used.walPerPayment/1024)
 	}
-	fmt.Fprintf(buffer, "\n×single compares payments; a payment is 4 steps, of the naive twin the capture alone. cpu: busy processors of %d,\nµs/step: of database and own together.\n%s\n",
+	fmt.Fprintf(buffer, "\n×single compares payments; a payment is 4 steps, of the naive twin the capture alone. "+
+		"cpu: busy processors of %d,\nµs/step: of database and own together.\n%s\n",
 		runtime.NumCPU(), limit(all))
 	fmt.Fprintln(buffer, ratioLine(all))
 	return buffer.Flush()

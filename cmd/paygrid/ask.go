@@ -115,7 +115,8 @@ func writeBalance(out io.Writer, b shard.Balance) error {
 func runVerify(ctx context.Context, e env, args []string) error {
 	flags := newFlags(e, "verify", "compare all rows of all shards with each other; exit code 1 on any finding")
 	mapPath := flags.String("map", mapFlag(), mapHelp)
-	books := flags.String("books", "", "comma-separated URLs of the books (…/sim/books) of all PSP simulators that were used, to compare with; payments must stand still\nmeanwhile")
+	books := flags.String("books", "", "comma-separated URLs of the books (…/sim/books) of all PSP simulators that were used, to "+
+		"compare with; payments must stand still meanwhile")
 	asJSON := flags.Bool("json", false, "print JSON")
 	if _, err := parse(flags, args, 0, "flags alone"); err != nil {
 		return err
