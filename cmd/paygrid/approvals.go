@@ -36,8 +36,8 @@ func writeApprovals(out io.Writer, open []shard.Approval, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprint(w, "age\tapproval\tkind\tdecision\treference\tsubject\tpayment\tby\treason\n")
 	for _, a := range open {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", age(a.RequestedAt, now), a.ID, a.Kind, a.Decision, orDash(a.Reference), a.SubjectID,
-			a.PaymentID, a.RequestedBy, a.Reason)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", age(a.RequestedAt, now), a.ID, a.Kind, a.Decision, orDash(a.Reference),
+			a.SubjectID, a.PaymentID, a.RequestedBy, a.Reason)
 	}
 	fmt.Fprintf(w, "%d open\n", len(open))
 	return w.Flush()

@@ -66,8 +66,8 @@ func writePending(out io.Writer, rows []pendingRow, now time.Time) error {
 		if r.Escalated {
 			told = "told"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", age(r.SentAt, now), r.Kind, r.PSP, r.Amount, orDash(r.Outcome), r.Checks,
-			r.Absent, told, r.NextCheckAt.UTC().Format(time.RFC3339), r.AttemptID, r.PaymentID, r.Shard, r.Detail)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", age(r.SentAt, now), r.Kind, r.PSP, r.Amount,
+			orDash(r.Outcome), r.Checks, r.Absent, told, r.NextCheckAt.UTC().Format(time.RFC3339), r.AttemptID, r.PaymentID, r.Shard, r.Detail)
 	}
 	fmt.Fprintf(w, "%d attempts without an answer; a shard lists at most %d\n", len(rows), listLimit)
 	return w.Flush()
@@ -98,7 +98,8 @@ const settleAttempt = "settle_attempt"
 
 // runSettle asks for an attempt to be settled by hand. Nothing is settled before a second person agrees.
 func runSettle(ctx context.Context, e env, args []string) error {
-	flags := newFlags(e, "attempts settle", "ask for an attempt without an answer to be settled by hand; a second person decides (paygrid approvals)")
+	flags := newFlags(e, "attempts settle",
+		"ask for an attempt without an answer to be settled by hand; a second person decides (paygrid approvals)")
 	decision := flags.String("as", "", "approved, declined, or absent: the PSP never had it (required)")
 	reference := flags.String("reference", "", "the PSP's ID, as its dashboard shows it; required with approved")
 	reason := flags.String("reason", "", "where you saw it (required)")

@@ -74,8 +74,8 @@ func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) 
 	}
 	host, _ := os.Hostname()
 	owner := fmt.Sprintf("%s-%d-%d", host, os.Getpid(), o.Instance)
-	return &node{shards: shards, service: service, router: front, switches: newSwitchboard(shards, psps, o.Log), closePSPs: closePSPs, config: c, log: o.Log,
-		work: payment.Work{Service: service, Owner: owner, Every: milliseconds(c.WorkEveryMS)}}, nil
+	return &node{shards: shards, service: service, router: front, switches: newSwitchboard(shards, psps, o.Log), closePSPs: closePSPs,
+		config: c, log: o.Log, work: payment.Work{Service: service, Owner: owner, Every: milliseconds(c.WorkEveryMS)}}, nil
 }
 
 // drainTimeout bounds the wait for commands whose caller has left.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -56,8 +57,10 @@ type asker struct {
 func askerFlags(flags *flag.FlagSet, person bool) *asker {
 	a := &asker{mapPath: flags.String("map", mapFlag(), mapHelp), asJSON: flags.Bool("json", false, "print JSON")}
 	if person {
-		a.configPath = flags.String("config", "", "the routers' configuration, which knows the operators; router.json beside the map if it is missing")
-		a.token = flags.String("token", os.Getenv("PAYGRID_TOKEN"), "your token; the environment variable PAYGRID_TOKEN keeps it out of the list of processes")
+		a.configPath = flags.String("config", "",
+			"the routers' configuration, which knows the operators; router.json beside the map if it is missing")
+		a.token = flags.String("token", "",
+			"your token; if it is missing, the environment variable PAYGRID_TOKEN, which no list of processes shows")
 	}
 	return a
 }
@@ -75,12 +78,15 @@ func (a *asker) config() (routerConfig, error) {
 	return c, err
 }
 
+// secret is the token that was given; it is no flag's default, since a help text prints those.
+func (a *asker) secret() string { return cmp.Or(*a.token, os.Getenv("PAYGRID_TOKEN")) }
+
 // person names the operator whose token was given.
 func (a *asker) person(c routerConfig) (string, error) {
-	if *a.token == "" {
+	if a.secret() == "" {
 		return "", &usageError{"--token is missing"}
 	}
-	id, ok, err := router.OperatorOf(c.operators(), *a.token)
+	id, ok, err := router.OperatorOf(c.operators(), a.secret())
 	if err == nil && !ok {
 		err = errors.New("nobody has this token; the configuration's operators have the hashes of theirs")
 	}

@@ -316,6 +316,16 @@ func TestOperatorsMisuse(t *testing.T) {
 	}
 }
 
+// TestTokenFromEnvironment: it serves as the flag does, and no help text prints it. It is not parallel: it sets a variable.
+func TestTokenFromEnvironment(t *testing.T) {
+	t.Setenv("PAYGRID_TOKEN", "tk_u_max")
+	g := newGrid(t, gridOptions{Routers: 1, Shards: 1})
+	g.wantAsked(t, "psp drain adyen --reason x", exitOK, "by u-max")
+	if code, _, errs := paygrid(t, "psp", "drain", "--help"); code != exitOK || strings.Contains(errs, "tk_u_max") {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+}
+
 // TestServeWorker: a worker does what the routers leave undone, and serves nobody.
 func TestServeWorker(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ func runPSPStatus(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	defer d.shards.Close()
-	report, err := d.pspReport(ctx, urls, *ask.token)
+	report, err := d.pspReport(ctx, urls, ask.secret())
 	if *ask.asJSON {
 		return errors.Join(printJSON(e.out, report), err)
 	}

@@ -20,7 +20,8 @@ func runServeRouter(ctx context.Context, e env, args []string) error {
 // runServeWorker runs a shard's background work without the API: resolver, inbox, roll-ups, expiry. Any number may run;
 // leases share the shards out.
 func runServeWorker(ctx context.Context, e env, args []string) error {
-	flags := newFlags(e, "serve worker", "run the background work of a cluster that exists: resolver, inbox, ledger. It serves /livez, /readyz and /metrics")
+	flags := newFlags(e, "serve worker",
+		"run the background work of a cluster that exists: resolver, inbox, ledger. It serves /livez, /readyz and /metrics")
 	listen := flags.String("listen", "127.0.0.1:8091", "address of probes and metrics")
 	return runServe(ctx, e, args, flags, listen, nodeOptions{Worker: true})
 }
