@@ -116,7 +116,7 @@
 // # Tables
 //
 // Written here and nowhere else: payments, attempts, refunds, idempotency_keys, journal_entries, postings, outbox,
-// seller_balances, rollups, webhook_inbox, leases, and seq and rollup_seq of buckets. The role
+// seller_balances, rollups, webhook_inbox, leases, relay_cursors, parked_payments, and seq and rollup_seq of buckets. The role
 // of the services may insert into the ledger and read it, no more. Rows of buckets are made by Place, as the tables' owner, and their
 // epoch and state are changed by whoever moves them.
 //

@@ -1,0 +1,97 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"paygrid/shard"
+)
+
+const (
+	dueEvery  = 100 * time.Millisecond // between two looks at what is to be tried again
+	dueLimit  = 20                     // payments per look, so that other payments need not wait long
+	heldLimit = 100                    // events of one payment per look
+)
+
+// hold writes what was decided of held payments, and tells people of those that are given up.
+func (t *term) hold(ctx context.Context, payments []shard.ParkedPayment) error {
+	if len(payments) == 0 {
+		return nil
+	}
+	if err := t.relay.shards.Hold(ctx, t.shard, t.fence, payments); err != nil {
+		return err
+	}
+	for _, p := range payments {
+		t.tell(ctx, p)
+	}
+	return nil
+}
+
+// tell logs a payment's new state: once when it is first held, once when it is given up, once when it is free.
+func (t *term) tell(ctx context.Context, p shard.ParkedPayment) {
+	log := t.relay.config.Log.With("shard", t.shard, "payment", p.PaymentID, "event", shard.EventID(p.Bucket, p.Seq), "tries", p.Tries,
+		"reason", p.Reason)
+	switch {
+	case p.State == shard.ParkParked:
+		t.relay.metrics.parked.WithLabelValues(t.shard).Inc()
+		log.ErrorContext(ctx, "an event cannot be sent: its payment is parked, and its later events wait. Mend the cause, then: paygrid events redrive "+
+			p.PaymentID)
+	case p.State == shard.ParkReleased:
+		log.InfoContext(ctx, "a held payment's events were all sent")
+	case p.Tries == 1:
+		log.WarnContext(ctx, "an event was refused: its payment's later events wait while it is tried again")
+	}
+}
+
+// retryDue tries again the events of held payments whose time has come, or that people want tried.
+func (t *term) retryDue(ctx context.Context) error {
+	now := t.relay.config.Now()
+	if now.Before(t.due) {
+		return nil
+	}
+	t.due = now.Add(dueEvery)
+	due, err := t.relay.shards.DueParked(ctx, t.shard, now, dueLimit)
+	if err != nil {
+		return err
+	}
+	var decided []shard.ParkedPayment
+	for _, p := range due {
+		if _, known := t.cursors[p.Bucket]; !known {
+			continue // the bucket has just come: the next round looks its cursor up
+		}
+		after, err := t.retry(ctx, p)
+		if err != nil {
+			return err
+		}
+		decided = append(decided, after)
+	}
+	if len(decided) > 0 {
+		t.pause(PointRetry)
+	}
+	return t.hold(ctx, decided)
+}
+
+// retry sends a held payment's events up to the cursor, each alone and in order; what lies after the cursor the rounds
+// will find once it is released. It returns what to write of the payment. It returns an error if the broker is at fault: then
+// the try does not count.
+func (t *term) retry(ctx context.Context, p shard.ParkedPayment) (shard.ParkedPayment, error) {
+	events, err := t.relay.shards.HeldEvents(ctx, t.shard, p, t.cursors[p.Bucket].seq, heldLimit)
+	if err != nil {
+		return p, err
+	}
+	rest, err := t.sendAlone(ctx, events)
+	switch {
+	case err == nil && len(events) == heldLimit:
+		p.Seq, p.Tries, p.State, p.NextTryAt = events[len(events)-1].Seq+1, 0, shard.ParkRetrying, t.relay.config.Now()
+		return p, nil
+	case err == nil:
+		p.State, p.Reason = shard.ParkReleased, ""
+		return p, nil
+	case blame(err) == faultBroker:
+		return p, err
+	}
+	if rest[0].Seq != p.Seq { // another event than the one that was refused before
+		p.Seq, p.Tries, p.State = rest[0].Seq, 0, shard.ParkRetrying
+	}
+	return t.refused(p, err), nil
+}
