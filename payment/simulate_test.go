@@ -26,7 +26,7 @@ var (
 const simWorkers = 2
 
 // simulate runs histories with the seeds from first on and returns the first that is wrong, nil if none is, and what they met.
-func simulate(first uint64, n int, on worldStore, p plant) (map[string]int, error) {
+func simulate(first uint64, n int, on opener, p plant) (map[string]int, error) {
 	met := map[string]int{}
 	var next atomic.Uint64
 	var mu sync.Mutex
@@ -59,7 +59,7 @@ func simulate(first uint64, n int, on worldStore, p plant) (map[string]int, erro
 }
 
 // history plays one seed: steps with faults, then time runs on with everything healthy, then all books are compared.
-func history(seed uint64, on worldStore, p plant) (map[string]int, error) {
+func history(seed uint64, on opener, p plant) (map[string]int, error) {
 	w, err := newWorld(seed, on, p)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (w *world) settles() {
 	}
 	const rounds = 30
 	for n := range rounds {
-		w.clock.now = w.clock.now.Add(longestRecheck + time.Minute)
+		w.clock.pass(longestRecheck + time.Minute)
 		busy := 0
 		for _, name := range []string{adyen.Name, stripe.Name} {
 			open, _ := w.openAt(name)
@@ -121,6 +121,13 @@ func (w *world) verifies() {
 	if !r.Pass() && len(r.Findings) == 0 {
 		w.wrong("the verdict is %+v", r)
 	}
+	w.unknowns()
+	w.chargedOnce()
+	w.repeats()
+}
+
+// unknowns: nothing is pending that the PSP could tell.
+func (w *world) unknowns() {
 	known := map[string]bool{}
 	for _, name := range []string{adyen.Name, stripe.Name} {
 		for _, p := range w.psps[name].Books().Payments {
@@ -139,7 +146,48 @@ func (w *world) verifies() {
 			return nil
 		})
 	}
-	w.repeats()
+}
+
+// chargedOnce: of the attempts of one payment one PSP approved one at most, even if the other was given back.
+func (w *world) chargedOnce() {
+	payments, approved := map[string]string{}, map[string]int{}
+	for _, name := range w.store.ShardNames() {
+		_ = w.store.Walk(w.ctx, name, func(span shard.Span) error {
+			for _, a := range span.Attempts {
+				payments[a.ID] = a.PaymentID
+			}
+			return nil
+		})
+	}
+	for _, m := range w.moved() {
+		id := payments[m.Attempt]
+		if approved[id] += m.Charges; approved[id] > 1 {
+			w.wrong("payment %s was approved %d times", id, approved[id])
+		}
+	}
+}
+
+// A few hundred of the same histories on real databases.
+func TestSimulationOnDatabases(t *testing.T) {
+	n := 200
+	if testing.Short() {
+		n = 20
+	}
+	places := make(chan struct{}, simWorkers)
+	for seed := range uint64(n) {
+		t.Run(fmt.Sprint("seed ", seed+1), func(t *testing.T) {
+			t.Parallel()
+			places <- struct{}{}
+			defer func() { <-places }()
+			layout := databases.Layout(t, 1)
+			open := func(clock func() time.Time) worldStore {
+				return layout.Open(t, shard.Options{Now: clock, Lanes: 1, Serializable: seed%2 == 1})
+			}
+			if _, err := history(seed+1, open, plant{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // repeats asks every question again: who heard an end hears it again.

@@ -255,7 +255,7 @@ func (w *world) comesLate() {
 	}
 	w.fault = ""
 	for _, d := range []time.Duration{6 * time.Minute, firstRecheck + time.Second} {
-		w.clock.now = w.clock.now.Add(d)
+		w.clock.pass(d)
 		w.resolve()
 	}
 }
@@ -273,6 +273,6 @@ func (w *world) wait() {
 		unit = 24 * time.Hour
 	}
 	d := time.Duration(1+w.random.IntN(20)) * unit / 2
-	w.clock.now = w.clock.now.Add(d)
+	w.clock.pass(d)
 	w.note("%v pass", d)
 }

@@ -124,6 +124,9 @@ func TestPostingsAndEventsFitTheirTriggers(t *testing.T) {
 		if r.On == OnNoted {
 			want = noted[r.From]
 		}
+		if r.On == OnExpired && r.From == PartiallyCaptured {
+			want = EventRestExpired
+		}
 		if r.Posts != posts[r.On] || r.Emits != want || r.Emits == "" {
 			t.Errorf("%s × %q posts %q and emits %q, want %q and %q", r.From, r.On, r.Posts, r.Emits, posts[r.On], want)
 		}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"paygrid/ledger"
@@ -45,6 +46,9 @@ type world struct {
 	met     map[string]int // events that were committed, points at which processes died, faults
 }
 
+// opener opens a store on a world's clock; nil stands for a model of two shards.
+type opener func(clock func() time.Time) worldStore
+
 // worldStore is a store that Verify can read.
 type worldStore interface {
 	Store
@@ -53,11 +57,20 @@ type worldStore interface {
 
 // ticking is a clock that moves by a millisecond whenever it is read: no two rows have one time, and the order of IDs is the
 // order of their making.
-type ticking struct{ now time.Time }
+type ticking struct {
+	mu sync.Mutex
+	at time.Time
+}
 
-func (c *ticking) Now() time.Time {
-	c.now = c.now.Add(time.Millisecond)
-	return c.now
+// Now ticks.
+func (c *ticking) Now() time.Time { return c.pass(time.Millisecond) }
+
+// pass moves the clock and tells the time; by 0 it only tells it.
+func (c *ticking) pass(d time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+	return c.at
 }
 
 // request is one command of a client, and the first final answer that it heard.
@@ -84,21 +97,24 @@ const (
 	worldPatient = 5 * time.Second
 )
 
-// newWorld makes a world on a model of two shards, or on the store given.
-func newWorld(seed uint64, on worldStore, p plant) (*world, error) {
-	w := &world{ctx: context.Background(), random: rand.New(rand.NewPCG(seed, 0x517)), clock: &ticking{noon}, faulty: true, plant: p,
+// newWorld makes a world.
+func newWorld(seed uint64, open opener, p plant) (*world, error) {
+	w := &world{ctx: context.Background(), random: rand.New(rand.NewPCG(seed, 0x517)), clock: &ticking{at: noon}, faulty: true, plant: p,
 		psps: map[string]*simulator.Simulator{}, met: map[string]int{}}
-	if on == nil {
+	var on worldStore
+	if open != nil {
+		on = open(w.clock.Now)
+	} else {
 		m, err := model.New(model.Options{Shards: []string{"shard-1", "shard-2"}, Now: w.clock.Now, Hook: w.hook, Without: p.without})
 		if err != nil {
 			return nil, err
 		}
 		w.model, on = m, m
 	}
-	w.store = &seeded{worldStore: on, w: w}
 	if p.store != nil {
-		w.store = p.store(w.store)
+		on = p.store(on)
 	}
+	w.store = &seeded{worldStore: on, w: w, stored: map[string]bool{}}
 	psps, err := w.providers(seed)
 	if err != nil {
 		return nil, err
@@ -261,7 +277,20 @@ func answered(r *http.Request, status int, kind string, body []byte) *http.Respo
 // re-checks taken out.
 type seeded struct {
 	worldStore
-	w *world
+	w      *world
+	stored map[string]bool // notices
+}
+
+// PutInbox holds that a notice is stored once.
+func (s *seeded) PutInbox(ctx context.Context, item shard.InboxItem, at time.Time) (bool, error) {
+	stored, err := s.worldStore.PutInbox(ctx, item, at)
+	if key := item.PSP + item.EventID; stored {
+		if s.stored[key] {
+			s.w.wrong("event %s of %s is stored twice", item.EventID, item.PSP)
+		}
+		s.stored[key] = true
+	}
+	return stored, err
 }
 
 // ClaimAttempts claims one.
@@ -287,11 +316,11 @@ func (s *seeded) Apply(ctx context.Context, c shard.Change) error {
 
 // Reschedule rounds the time of the next check up to the step of the back-off.
 func (s *seeded) Reschedule(ctx context.Context, r shard.Recheck) error {
-	wait := r.NextAt.Sub(s.w.clock.now)
+	wait := r.NextAt.Sub(s.w.clock.pass(0))
 	s.w.note("%s is still unknown: %s", r.AttemptID, r.Detail)
 	for step := firstRecheck; ; step *= 2 {
 		if step = min(step, longestRecheck); wait <= step || step == longestRecheck {
-			r.NextAt = s.w.clock.now.Add(step)
+			r.NextAt = s.w.clock.pass(0).Add(step)
 			return s.worldStore.Reschedule(ctx, r)
 		}
 	}
@@ -317,7 +346,7 @@ const maxTrace = 400
 
 func (w *world) note(format string, args ...any) {
 	if len(w.trace) < maxTrace {
-		w.trace = append(w.trace, strings.Repeat("  ", w.depth)+w.clock.now.Format("02 15:04:05 ")+fmt.Sprintf(format, args...))
+		w.trace = append(w.trace, strings.Repeat("  ", w.depth)+w.clock.pass(0).Format("02 15:04:05 ")+fmt.Sprintf(format, args...))
 	}
 }
 
