@@ -22,6 +22,7 @@ import (
 type childSpec struct {
 	Config string        // the routers' configuration file
 	Die    payment.Point // kill -9 itself when a command first comes here; "" = never
+	Ahead  time.Duration // its clock before the machine's: a cluster's clock that was moved on
 }
 
 // childRouter is main of a child: one router on a free port, until SIGTERM or the point at which it dies.
@@ -36,8 +37,8 @@ func childRouter(text string) int {
 	defer stop()
 	config, err := readConfig(spec.Config)
 	if err == nil {
-		err = serve(ctx, config, "127.0.0.1:0", os.Stdout, nodeOptions{Instance: 7, Log: newLog(os.Stderr, slog.LevelWarn), Now: time.Now,
-			Pause: dieAt(spec.Die)})
+		err = serve(ctx, config, "127.0.0.1:0", os.Stdout, nodeOptions{Instance: 7, Log: newLog(os.Stderr, slog.LevelWarn),
+			Now: func() time.Time { return time.Now().Add(spec.Ahead) }, Pause: dieAt(spec.Die)})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"paygrid/payment"
 	"paygrid/psprouter/simulator"
@@ -39,7 +37,7 @@ func TestCrashMatrix(t *testing.T) {
 	inBothLevels(t, gridOptions{Routers: 1}, func(t *testing.T, g *testGrid) {
 		for _, at := range payment.Points() {
 			if name, _, _ := strings.Cut(string(at), "."); crashCommands[name].op == "" {
-				continue // a worker's point: TestCrashOfWorkers
+				continue // a worker's point: TestCrashOfWorkers, which has both PSPs
 			}
 			t.Run(string(at), func(t *testing.T) {
 				crashAt(t, g, at)
@@ -48,68 +46,6 @@ func TestCrashMatrix(t *testing.T) {
 		}
 		g.finish(t) // the workers end what stayed open, by what the PSP says
 	})
-}
-
-// TestCrashOfWorkers kills a worker with -9 at every named point of the background work. Another one then finishes: the
-// payment is captured once, and its key has its answer.
-func TestCrashOfWorkers(t *testing.T) {
-	t.Parallel()
-	workers := payment.Points()[4*len(crashCommands):]
-	if len(workers) != 4 {
-		t.Fatalf("points of workers: %v", workers)
-	}
-	for _, at := range workers {
-		t.Run(string(at), func(t *testing.T) {
-			o := gridOptions{Routers: 1, CheckAfter: time.Millisecond}
-			token := "pm_500_charged"
-			if strings.HasPrefix(string(at), "webhook.") {
-				o.Webhooks, o.CheckAfter, token = true, time.Hour, "pm_pending"
-			}
-			inBothLevels(t, o, func(t *testing.T, g *testGrid) { crashWorker(t, g, at, p10("o-worker", token, "automatic")) })
-		})
-	}
-}
-
-func crashWorker(t *testing.T, g *testGrid, at payment.Point, order string) {
-	c := g.callers[0]
-	first := c.pay(t, "k-worker", order).want(t, http.StatusAccepted)
-	config, err := readConfig(g.ConfigPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.WorkEveryMS = 20
-	path := filepath.Join(t.TempDir(), "worker.json")
-	if err := config.write(path); err != nil {
-		t.Fatal(err)
-	}
-	dying := startChild(t, childSpec{Config: path, Die: at})
-	if strings.HasPrefix(string(at), "webhook.") && !g.Sim.Settle(g.Sim.Books().Payments[0].Ref, true) {
-		t.Fatal("nothing was pending at the PSP")
-	}
-	if state := dying.wait(t); state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("the worker ended with %s", state)
-	}
-	done := c.get(t, "/v1/payments/"+first.ID).Status == "CAPTURED"
-	// A worker may meet "settled" of another notice first, one that changes nothing.
-	if (done && !strings.HasSuffix(string(at), ".settled")) || (!done && at == "resolve.settled") {
-		t.Errorf("captured before another worker came: %v", done)
-	}
-	g.clock.advance(10 * time.Minute) // past the dead worker's leases
-	g.work(t)
-	again := c.pay(t, "k-worker", order).want(t, http.StatusCreated)
-	if again.ID != first.ID || !again.replayed {
-		t.Errorf("want the answer for %s, got %s", first.ID, again)
-	}
-	c.wantCAP10(t, first.ID)
-	if n := g.sum(t, `SELECT count(*) FROM outbox WHERE type = 'payment.captured'`); n != 1 {
-		t.Errorf("%d payment.captured events", n)
-	}
-	if got := g.tally(); got != (tally{Authorized: 1, Charges: 1, Calls: 1}) {
-		t.Errorf("the PSP saw %+v", got)
-	}
-	if n := g.sum(t, `SELECT count(*) FROM webhook_inbox WHERE state NOT IN ('APPLIED', 'IGNORED')`); n > 0 {
-		t.Errorf("%d notices are still open", n)
-	}
 }
 
 func crashAt(t *testing.T, g *testGrid, at payment.Point) {
