@@ -17,7 +17,11 @@ PKG ?= ./...
 TEST_FLAGS := -timeout 15m -p $(P) $(if $(RACE),-race) $(if $(COUNT),-count $(COUNT))
 TOOL := go tool -modfile=deploy/tools/go.mod
 
-.PHONY: help demo dev test check bench benchcmp format vet staticcheck fresh postgres
+# The seed of the one history to replay, and how many to run, as in: make sim SEED=42, make sim N=100000
+SEED ?= 0
+N ?= 10000
+
+.PHONY: help demo dev test sim check bench benchcmp format vet staticcheck fresh postgres
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +36,9 @@ test: postgres ## run all tests, on a database of their own
 	go test $(TEST_FLAGS) $(PKG)
 	cd schema/grammar && go test $(if $(COUNT),-count $(COUNT)) ./...
 	cd psprouter/stripe/contract && go test $(if $(COUNT),-count $(COUNT)) ./...
+
+sim: postgres ## run simulated histories of payments, faults and crashes, or replay the one with SEED=n
+	go test ./payment -run '^TestSimulation$$' -count 1 -timeout 60m -args -sim.n=$(N) -sim.seed=$(SEED)
 
 check: format vet staticcheck fresh ## all that CI asks for: format, vet, staticcheck, generated files, tests with -race
 	$(MAKE) --no-print-directory test RACE=1

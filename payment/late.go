@@ -178,6 +178,8 @@ func settleReturn(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time
 		}
 	case psprouter.Declined:
 		on, status = OnLateRefused, FailedEnd
+	case psprouter.NotSent: // it never got there, and its key is too old to be used again
+		status = NotSent
 	}
 	m, err := begin(p, on, at)
 	if err != nil {
@@ -191,6 +193,9 @@ func settleReturn(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time
 		m.change.Entry = &entry
 	}
 	m.tells(a, status, o)
+	if status == NotSent {
+		m.opensReturn(p, a.Kind, shard.Attempt{ID: returns(a), PSP: a.PSP, Amount: a.Amount})
+	}
 	change, err := m.finish()
 	return change, Answer{Kind: KindProcessing, PaymentID: p.ID}, err
 }

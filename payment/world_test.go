@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"paygrid/ledger"
 	"paygrid/psprouter"
 	"paygrid/psprouter/adyen"
@@ -43,6 +45,7 @@ type world struct {
 	broken  []string // what was found wrong on the way
 	plant   plant
 	fault   string         // of the next call to a PSP, "" = drawn
+	during  func(Point)    // what else happens at each point
 	met     map[string]int // events that were committed, points at which processes died, faults
 }
 
@@ -82,13 +85,17 @@ type request struct {
 	first *Answer
 }
 
-// plant is a planted fault: rules that the model leaves out, a store between service and shards, a change of what goes to
-// the PSPs, or of their router.
+// plant is what a world has that others have not. A planted fault is a rule that the model leaves out, a store between service
+// and shards, a change of what goes to the PSPs, or another adapter.
 type plant struct {
 	without []model.Rule
 	store   func(worldStore) worldStore
 	wire    func(*http.Request, []byte) []byte
 	psp     func(psprouter.PSP) psprouter.PSP
+
+	webhooks http.RoundTripper    // takes the notices; nil = the router's endpoint
+	registry *prometheus.Registry // of metrics; may be nil
+	first    string               // the PSP that comes first; "" = by the seed
 }
 
 const (
@@ -125,12 +132,28 @@ func newWorld(seed uint64, open opener, p plant) (*world, error) {
 		}
 	}
 	w.random.Shuffle(len(psps), func(i, j int) { psps[i], psps[j] = psps[j], psps[i] })
-	w.service, err = New(w.store, psprouter.NewRouter(psps...), Config{Now: w.clock.Now, Pause: w.pause})
+	slices.SortStableFunc(psps, func(x, y psprouter.PSP) int { return ranked(x, p.first) - ranked(y, p.first) })
+	c := Config{Now: w.clock.Now, Pause: w.pause}
+	if p.registry != nil {
+		c.Registry = p.registry
+	}
+	w.service, err = New(w.store, psprouter.NewRouter(psps...), c)
 	return w, err
+}
+
+func ranked(p psprouter.PSP, first string) int {
+	if p.Name() == first {
+		return 0
+	}
+	return 1
 }
 
 // providers makes both PSPs and their adapters.
 func (w *world) providers(seed uint64) ([]psprouter.PSP, error) {
+	notices := w.plant.webhooks
+	if notices == nil {
+		notices = intake{w}
+	}
 	for name, dialect := range map[string]simulator.Dialect{stripe.Name: simulator.DialectStripe, adyen.Name: simulator.DialectAdyen} {
 		secret := stripeSecret
 		if name == adyen.Name {
@@ -138,7 +161,7 @@ func (w *world) providers(seed uint64) ([]psprouter.PSP, error) {
 		}
 		sim, err := simulator.New(simulator.Options{Now: w.clock.Now, Dialect: dialect, Seed: seed, Patience: worldPatient, SeveralCaptures: true,
 			Wait: func(time.Duration, <-chan struct{}) {}, Webhooks: []simulator.Target{{URL: "http://router/v1/webhooks/" + name}},
-			WebhookSecrets: []string{secret}, WebhookTransport: intake{w}, MaxPayments: 100})
+			WebhookSecrets: []string{secret}, WebhookTransport: notices, MaxPayments: 100})
 		if err != nil {
 			return nil, err
 		}
@@ -380,6 +403,9 @@ const maxDepth = 3
 
 // pause is a point between two steps: the process may die here, or something else happen first.
 func (w *world) pause(p Point) {
+	if w.during != nil {
+		w.during(p)
+	}
 	if !w.faulty || w.depth == 0 {
 		return
 	}
