@@ -45,6 +45,7 @@ type twins struct {
 	random     *rand.Rand
 	now        time.Time
 	real, spec store
+	layout     shardtest.Layout
 	openings   []shard.Opening
 	changes    []shard.Change
 	items      []shard.InboxItem
@@ -60,7 +61,7 @@ func newTwins(t *testing.T, seed uint64, o shard.Options, without ...model.Rule)
 	clock := func() time.Time { return w.now }
 	layout := databases.Layout(t, 2)
 	o.Now = clock
-	w.real = layout.Open(t, o)
+	w.layout, w.real = layout, layout.Open(t, o)
 	spec, err := model.New(model.Options{Shards: layout.Names, Now: clock, Without: without})
 	if err != nil {
 		t.Fatal(err)
