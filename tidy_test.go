@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"shard":               {"ledger", "schema"},
 	"shard/model":         {"ledger", "shard"}, // the specification of the shards' contract, in memory
 	"shard/relay":         {"shard"},
+	"shard/relay/consume": {}, // for other services too: nothing of ours comes with it
 	"shard/relay/consume": {},
 	"psprouter":           {"ledger"},
 	"psprouter/wire":      {"psprouter", "ledger"},

@@ -27,6 +27,7 @@ type routerConfig struct {
 	StatementMS  int64            `json:"statementMs"`  // how long one statement may take before it is read back; 5000
 	DrainDelayMS int64            `json:"drainDelayMs"` // not ready, but serving; 0
 	WorkEveryMS  int64            `json:"workEveryMs"`  // between rounds of background work in this process; 0 = none
+	Events       *eventsConfig    `json:"events"`       // the broker that events go to; null = none, unless KAFKA_BROKERS names one
 	Lanes        int              `json:"lanes"`        // statements of one shard under way at once; 4
 	Serializable bool             `json:"serializable"` // SERIALIZABLE on PostgreSQL too
 }

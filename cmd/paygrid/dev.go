@@ -38,13 +38,14 @@ func runDev(ctx context.Context, e env, args []string) error {
 	defer remove()
 	o.Dir, o.Durable, o.WorkEvery, o.EngineLog = dir, true, 250*time.Millisecond, e.err
 	o.Webhooks, o.CheckAfter, o.Recheck, o.Visible = true, 2*time.Second, 2*time.Second, 30*time.Second
+	o.Events = true
 	o.Log = newLog(e.err, level(*verbose))
 	g, err := startGrid(ctx, o)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.out, "paygrid ready url=%s keys=%s,%s shards=%d map=%s config=%s stripe=%s adyen=%s\n", strings.Join(g.URLs, ","), shopA, shopB,
-		o.Shards, g.MapPath, g.ConfigPath, g.SimURL, g.AdyenURL)
+	fmt.Fprintf(e.out, "paygrid ready url=%s keys=%s,%s shards=%d map=%s config=%s stripe=%s adyen=%s kafka=%s\n", strings.Join(g.URLs, ","), shopA, shopB,
+		o.Shards, g.MapPath, g.ConfigPath, g.SimURL, g.AdyenURL, g.brokers())
 	g.Wait(ctx)
 	return g.Close()
 }

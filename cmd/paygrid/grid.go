@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sync/errgroup"
 
 	"paygrid/payment"
@@ -54,6 +55,7 @@ type gridOptions struct {
 	PSPTimeout time.Duration
 	Latency    time.Duration // of the simulated PSP
 	WorkEvery  time.Duration // 0 = no background work
+	Events     bool          // a broker, and events on their way to it
 	Webhooks   bool          // the simulated PSPs send webhooks
 	Visible    time.Duration // how long a PSP's having no record proves nothing; 0 = 15 min
 	Recheck    time.Duration // the first pause between two checks; 0 = 30 s
@@ -85,8 +87,10 @@ type grid struct {
 	AdyenURL   string
 	Nodes      []*node
 	Admin      map[string]string // shard -> URL of the owner of its tables
+	Events     *eventsConfig     // nil = no broker
 
 	engine *localdb.Engine // nil if it is not ours
+	broker *kfake.Cluster  // nil if it is not ours
 	cancel context.CancelFunc
 	done   chan struct{}
 	once   sync.Once
@@ -109,7 +113,7 @@ func startGrid(ctx context.Context, o gridOptions) (_ *grid, err error) {
 		}
 		g.engine = engine
 	}
-	if err := g.provision(ctx, engine, o); err != nil {
+	if err := errors.Join(g.startBroker(o), g.provision(ctx, engine, o)); err != nil {
 		return nil, err
 	}
 	return g, g.start(ctx, o)
@@ -280,7 +284,7 @@ func (g *grid) Wait(ctx context.Context) {
 	}
 }
 
-// Close drains the routers, then stops the simulator and the engine.
+// Close drains the routers, then stops the simulator, the broker and the engine.
 func (g *grid) Close() error {
 	g.once.Do(func() {
 		if g.cancel != nil {
@@ -293,6 +297,9 @@ func (g *grid) Close() error {
 }
 
 func (g *grid) stopEngine() error {
+	if g.broker != nil {
+		g.broker.Close()
+	}
 	if g.engine == nil {
 		return nil
 	}
@@ -301,7 +308,7 @@ func (g *grid) stopEngine() error {
 
 // devConfig is the configuration of the cluster's routers. The file lets further ones join.
 func devConfig(g *grid, o gridOptions) routerConfig {
-	return routerConfig{Map: g.MapPath, PSPTimeoutMS: o.PSPTimeout.Milliseconds(), StatementMS: o.Statement.Milliseconds(),
+	return routerConfig{Map: g.MapPath, Events: g.Events, PSPTimeoutMS: o.PSPTimeout.Milliseconds(), StatementMS: o.Statement.Milliseconds(),
 		CheckAfterMS: o.CheckAfter.Milliseconds(), WorkEveryMS: o.WorkEvery.Milliseconds(), Serializable: o.Serializable,
 		Clients:   []clientConfig{{ID: "shop_a", KeySHA256: sha256Hex(shopA)}, {ID: "shop_b", KeySHA256: sha256Hex(shopB)}},
 		Operators: devOperators(),

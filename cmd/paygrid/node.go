@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +15,7 @@ import (
 	"paygrid/payment"
 	"paygrid/router"
 	"paygrid/shard"
+	"paygrid/shard/relay"
 )
 
 // node is one router process's worth: its own pools, commands, HTTP side and background work. All wiring is here.
@@ -26,6 +26,7 @@ type node struct {
 	switches  *switchboard
 	closePSPs func()
 	work      payment.Work
+	relay     *relay.Relay // nil where no broker is configured, or no work is done
 	config    routerConfig
 	log       *slog.Logger
 }
@@ -72,9 +73,15 @@ func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) 
 		shards.Close()
 		return nil, err
 	}
-	host, _ := os.Hostname()
-	owner := fmt.Sprintf("%s-%d-%d", host, os.Getpid(), o.Instance)
-	return &node{shards: shards, service: service, router: front, switches: newSwitchboard(shards, psps, o.Log), closePSPs: closePSPs,
+	owner := ownerOf(o.Instance)
+	var publisher *relay.Relay
+	if c.WorkEveryMS > 0 {
+		if publisher, err = newRelay(c, shards, owner, o, registry); err != nil {
+			shards.Close()
+			return nil, err
+		}
+	}
+	return &node{relay: publisher, shards: shards, service: service, router: front, switches: newSwitchboard(shards, psps, o.Log), closePSPs: closePSPs,
 		config: c, log: o.Log, work: payment.Work{Service: service, Owner: owner, Every: milliseconds(c.WorkEveryMS)}}, nil
 }
 
@@ -94,6 +101,9 @@ func (n *node) run(ctx context.Context, l net.Listener) error {
 	group.Go(func() error { return n.switches.run(ctx) })
 	if n.work.Every > 0 {
 		group.Go(func() error { return n.work.Run(ctx) })
+	}
+	if n.relay != nil {
+		group.Go(func() error { return n.relay.Run(ctx) })
 	}
 	err := group.Wait()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -94,6 +95,9 @@ func (s SASL) mechanism() (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("relay: SASL.Mechanism %q: want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", s.Mechanism)
 }
 
+// metadataAge bounds how often brokers are asked who leads what.
+const metadataAge = 500 * time.Millisecond
+
 // producer makes the producer of one term. It waits for all replicas in sync and numbers its records, so that what it sends
 // again is stored once; it never gives a record up by itself for a fault that may pass.
 func (r *Relay) producer() (*kgo.Client, error) {
@@ -105,6 +109,7 @@ func (r *Relay) producer() (*kgo.Client, error) {
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.DefaultProduceTopic(r.config.Topic),
 		kgo.ProducerLinger(0),
+		kgo.MetadataMinAge(metadataAge), // how soon a partition's new leader is asked for
 		kgo.ProducerBatchMaxBytes(int32(r.config.MaxBytes)),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // by the key's hash, as every Kafka client does it
 	)...)

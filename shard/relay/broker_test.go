@@ -21,7 +21,7 @@ import (
 // TestBrokerDown: nothing is marked, parked or lost while no broker answers; the lag is told; then all flows.
 func TestBrokerDown(t *testing.T) {
 	t.Parallel()
-	b := openFake(t, 1, kfake.DataDir(t.TempDir()), kfake.Ports(0))
+	b := openFake(t, 1)
 	for n := range 5 {
 		b.captures(t, b.opens(t, fmt.Sprintf("before-%d", n), payload{}))
 	}
@@ -61,7 +61,7 @@ func TestBrokersFaultsParkNobody(t *testing.T) {
 		t.Run(fault.Message, func(t *testing.T) {
 			t.Parallel()
 			b := openFake(t, 1)
-			installed := b.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: fault, Count: 5})
+			installed := b.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: fault, Count: 2})
 			for n := range 5 {
 				b.captures(t, b.opens(t, fmt.Sprintf("k-%d", n), payload{}))
 			}

@@ -159,7 +159,7 @@ func (b *bench) markedIsThere(t *testing.T) {
 func TestC047BadRowsAtTheHead(t *testing.T) {
 	t.Parallel()
 	b := open(t, 1)
-	const bucket, tries = shard.Bucket(7), 10
+	const bucket, tries = shard.Bucket(7), 4
 	blob := strings.Repeat("x", 2<<20)
 	for n := range 50 {
 		b.opens(t, keyIn(bucket, n), payload{Blob: blob})
