@@ -24,7 +24,7 @@ N ?= 10000
 .PHONY: help demo dev test sim check bench benchcmp format vet staticcheck fresh postgres
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: postgres ## start a cluster, send it hundreds of payments with faults, compare all books, print a verdict
 	go run ./cmd/paygrid demo

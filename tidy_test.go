@@ -29,7 +29,6 @@ var mayImport = map[string][]string{
 	"shard/model":         {"ledger", "shard"}, // the specification of the shards' contract, in memory
 	"shard/relay":         {"shard"},
 	"shard/relay/consume": {}, // for other services too: nothing of ours comes with it
-	"shard/relay/consume": {},
 	"psprouter":           {"ledger"},
 	"psprouter/wire":      {"psprouter", "ledger"},
 	"psprouter/stripe":    {"psprouter", "psprouter/wire", "ledger"},
