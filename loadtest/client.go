@@ -42,6 +42,7 @@ type resource struct {
 	PaymentID  string       `json:"paymentId"` // of a refund
 	OrderID    string       `json:"orderId"`
 	Status     any          `json:"status"` // a word, or the number of a problem
+	PSP        string       `json:"psp"`
 	Amount     ledger.Money `json:"amount"`
 	Captured   int64        `json:"captured"`
 	Refunding  int64        `json:"refunding"`
@@ -86,6 +87,8 @@ func (c *client) send(ctx context.Context, router int, r request) (*answer, erro
 	out.Header.Set("Authorization", "Bearer "+r.token)
 	if r.method == http.MethodPost {
 		out.Header.Set("Content-Type", "application/json")
+	}
+	if r.key != "" {
 		out.Header.Set("Idempotency-Key", r.key) // with it the transport itself may send again on a lost connection
 	}
 	start := c.now()
@@ -114,7 +117,7 @@ func (o *Order) request(c *Call, token string) (request, error) {
 	case Authorize:
 		r.path, body = "/v1/payments", o.sale(c.Step.SameKey)
 	case Read:
-		return request{method: http.MethodGet, path: r.path, token: token}, nil
+		return o.get(token), nil
 	case Void:
 		r.path += "/void"
 	case Capture:
@@ -134,20 +137,44 @@ func (o *Order) request(c *Call, token string) (request, error) {
 type sale struct {
 	OrderID       string         `json:"orderId"`
 	Amount        ledger.Money   `json:"amount"`
-	PaymentMethod string         `json:"paymentMethod"`
+	PaymentMethod method         `json:"paymentMethod"`
 	CaptureMode   string         `json:"captureMode"`
 	Splits        []ledger.Split `json:"splits"`
 	ReturnURL     string         `json:"returnUrl"` // where a 3-D Secure redirect comes back to
+}
+
+type method struct {
+	Tokens  map[string]string `json:"tokens"` // by PSP
+	Country string            `json:"country"`
 }
 
 type part struct {
 	Amount ledger.Money `json:"amount"`
 }
 
+// get reads the order's payment.
+func (o *Order) get(token string) request {
+	return request{method: http.MethodGet, path: "/v1/payments/" + o.paymentID, token: token}
+}
+
+// comeBack tells that the buyer is back from a redirect, with what the PSP gave them.
+func (o *Order) comeBack(token string, details map[string]string) (request, error) {
+	body, err := json.Marshal(struct {
+		Details map[string]string `json:"details,omitempty"`
+	}{details})
+	return request{method: http.MethodPost, path: "/v1/payments/" + o.paymentID + "/confirm", token: token, body: body}, err
+}
+
+// cardCountry is where all buyers come from.
+const cardCountry = "DE"
+
 // sale is the order's body; another differs from it in its order's name alone.
 func (o *Order) sale(another bool) sale {
-	s := sale{OrderID: o.ID, Amount: o.Amount, PaymentMethod: o.Journey.Token, CaptureMode: "manual", Splits: o.Splits,
+	s := sale{OrderID: o.ID, Amount: o.Amount, PaymentMethod: method{Tokens: map[string]string{}, Country: cardCountry}, CaptureMode: "manual", Splits: o.Splits,
 		ReturnURL: "https://shop.example/orders/" + o.ID}
+	for _, psp := range o.Journey.PSPs {
+		s.PaymentMethod.Tokens[psp] = o.Journey.Token
+	}
 	if o.Journey.Automatic {
 		s.CaptureMode = "automatic"
 	}

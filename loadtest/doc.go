@@ -2,23 +2,26 @@
 // code with what it tests but the words of package ledger (money, accounts, splits): it works out amounts, states and
 // balances by itself, so that a wrong sum cannot hide on both sides.
 //
-// A Journey is data: what a shop does with one payment, step by step, with what card, and how each step ends. A plan is
-// made of journeys by a seed: amounts, currencies, sellers and keys, and, for each call, the state that must follow (State).
-// Two plans of one seed are equal. The Runner then makes the calls and goes through three phases:
+// A Journey is data: what a shop does with one payment, step by step, with what card, at which PSPs, and how each step ends
+// when no fault meets it. A plan is made of journeys by a seed: amounts, currencies, sellers and journeys. Two plans of one
+// seed are equal. The Runner then makes the calls and goes through four phases:
 //
 //	pay     every journey, a bounded number at once. Each tenth key is sent twice at once, to two routers
+//	settle  the PSPs are well again (Options.Heal): every call that had to be left open gets its outcome
 //	replay  each seventh key that was answered is sent again to another router: same bytes, marked as replayed
-//	read    every payment is read: it is as its journey left it, and its order has no other
+//	read    every payment is read: it is as its calls left it, and its order has no other
 //
-// Whatever is not as planned is a Finding that names the payment; the journey ends there. Calls that a router could not take
-// (busy, shard unavailable, connection lost) are repeated under their key, as a shop would; that is no finding. Money is
-// compared afterwards with a witness (Result.CompareWitness) and with the ledger (Balances).
+// Which calls the PSPs' faults meet is not known beforehand, so a call may also stay open, not be processed, or find no PSP
+// (Step.allows); it may never end the other way. A journey follows an open call for a while by reading the payment; what was
+// proved not to have been processed is asked again under a new key. How each call ended, by its own final answer, makes the
+// order's State: what the payment must show, what its PSP must have moved (Result.CompareWitness) and what the ledger must
+// hold (Balances). The ends are the API's word and the witness is the PSP's, so that a wrong word cannot stand.
 //
-// Faults are the PSP simulator's: the payment's token says which. A step's End says what the fault leaves behind, here and
-// at the PSP; an unknown outcome stays PROCESSING here, and State.Pending counts it.
+// Whatever is not so is a Finding that names the payment; the journey ends there. Calls that a router could not take (busy,
+// shard unavailable, connection lost) are repeated under their key, as a shop would; that is no finding.
 //
 //	r, err := loadtest.New(loadtest.Options{URLs: urls, Key: "tk_shop_a", StrangerKey: "tk_shop_b", Payments: 600,
-//		Concurrency: 32, Seed: 1, Now: time.Now})
+//		Concurrency: 32, Seed: 1, Now: time.Now, Buyer: buyer, Heal: heal})
 //	if err != nil {
 //		return err
 //	}

@@ -1,17 +1,10 @@
 package loadtest
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"slices"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 // Quantile is the q-quantile of durations by the nearest rank; 0 if there are none. It sorts its argument.
@@ -70,68 +63,4 @@ func (h Histogram) Quantile(q float64) float64 {
 		below, lower = h.Counts[n], upper
 	}
 	return 0
-}
-
-// Scrape reads the histograms of one name from routers' /metrics, added up by the value of one label.
-func Scrape(ctx context.Context, urls []string, name, label string) (map[string]Histogram, error) {
-	sum := map[string]Histogram{}
-	for _, url := range urls {
-		one, err := scrapeOne(ctx, url, name, label)
-		if err != nil {
-			return nil, err
-		}
-		for value, h := range one {
-			if sum[value], err = sum[value].Plus(h); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return sum, nil
-}
-
-func scrapeOne(ctx context.Context, url, name, label string) (map[string]Histogram, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s/metrics: HTTP %d", url, response.StatusCode)
-	}
-	return parseHistograms(response.Body, name, label)
-}
-
-// parseHistograms reads Prometheus' text format.
-func parseHistograms(from io.Reader, name, label string) (map[string]Histogram, error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(from)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	out := map[string]Histogram{}
-	for _, metric := range families[name].GetMetric() {
-		value := labelOf(metric, label)
-		h := Histogram{}
-		for _, bucket := range metric.GetHistogram().GetBucket() {
-			h.Bounds = append(h.Bounds, bucket.GetUpperBound())
-			h.Counts = append(h.Counts, bucket.GetCumulativeCount())
-		}
-		if out[value], err = out[value].Plus(h); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func labelOf(metric *dto.Metric, name string) string {
-	for _, pair := range metric.GetLabel() {
-		if pair.GetName() == name {
-			return pair.GetValue()
-		}
-	}
-	return ""
 }

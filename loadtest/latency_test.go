@@ -2,9 +2,6 @@ package loadtest
 
 import (
 	"math"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 )
@@ -63,35 +60,5 @@ func TestHistogramPlus(t *testing.T) {
 	}
 	if _, err := a.Plus(Histogram{[]float64{1, 3}, []uint64{1, 2}}); err == nil {
 		t.Error("other bounds were added")
-	}
-}
-
-const scraped = `# TYPE paygrid_own_share_seconds histogram
-paygrid_own_share_seconds_bucket{route="/a",le="0.1"} 3
-paygrid_own_share_seconds_bucket{route="/a",le="+Inf"} 4
-paygrid_own_share_seconds_sum{route="/a"} 1.5
-paygrid_own_share_seconds_count{route="/a"} 4
-paygrid_own_share_seconds_bucket{route="/b",le="0.1"} 1
-paygrid_own_share_seconds_bucket{route="/b",le="+Inf"} 1
-paygrid_own_share_seconds_sum{route="/b"} 0.01
-paygrid_own_share_seconds_count{route="/b"} 1
-`
-
-func TestScrapeAddsRouters(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(scraped)) }))
-	defer server.Close()
-	got, err := Scrape(t.Context(), []string{server.URL, server.URL}, "paygrid_own_share_seconds", "route")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a, b := got["/a"], got["/b"]; len(got) != 2 || a.Counts[0] != 6 || a.Count() != 8 || b.Count() != 2 {
-		t.Errorf("%v", got)
-	}
-	if _, err := parseHistograms(strings.NewReader("{nonsense"), "x", "route"); err == nil {
-		t.Error("nonsense was read")
-	}
-	server.Config.Handler = http.NotFoundHandler()
-	if _, err := Scrape(t.Context(), []string{server.URL}, "x", "route"); err == nil {
-		t.Error("a router without metrics went unseen")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 // The habits of a plan.
 const (
+	callStride   = 3  // so that the calls of one order differ in the two habits below
 	twiceEvery   = 10 // every such key is sent twice at once
 	againEvery   = 7  // every such key is sent again when all is done
 	hotPercent   = 30 // of payments go to the hot seller
@@ -29,38 +30,42 @@ var currencies = []struct {
 // commissions in basis points.
 var commissions = []int64{0, 800, 1000, 1250}
 
-// Order is one planned payment.
+// Order is one planned payment, and what came of it. The run writes to it; read it afterwards.
 type Order struct {
 	ID       string // the API's orderId
 	Journey  Journey
 	Amount   ledger.Money
 	Splits   []ledger.Split
-	Calls    []Call
-	Final    State
-	Findings int // what was not as planned; set by the run
+	Calls    []Call   // as they were made
+	State    State    // what the calls so far must have left
+	PSP      string   // that has the payment, as the API says in the end
+	Failed   []string // payments of this order before the last: it is proved that nothing moved for them
+	GaveUp   bool     // the shop left it, since no PSP took a call
+	Findings int      // what was not as it must be
 
+	number    int    // within the plan
 	paymentID string // "" until the API names it
 }
 
 // PaymentID is the payment's ID, "" if the API did not name one.
 func (o *Order) PaymentID() string { return o.paymentID }
 
-// Call is one planned call and, once it was made, its answer.
+// Call is one call that was made.
 type Call struct {
 	Step  Step
 	Key   string
 	Minor int64 // what it is about; 0 for reads
 	Twice bool  // sent to two routers at once
 	Again bool  // sent again when all is done
-	Want  State // afterwards
+	End   End   // Open until there is an outcome
 
-	answer *answer // the final one; nil if not made
+	before State
+	answer *answer // the last one; nil if there was none
 }
 
 // Plan makes payments out of journeys. Each journey is there once before the weights decide, as far as there is room.
 func Plan(journeys []Journey, payments int, seed uint64, prefix string) []*Order {
 	random := rand.New(rand.NewPCG(seed, planSequence))
-	keys := 0
 	orders := make([]*Order, payments)
 	for n := range orders {
 		journey := journeys[min(n, len(journeys)-1)]
@@ -68,7 +73,7 @@ func Plan(journeys []Journey, payments int, seed uint64, prefix string) []*Order
 			journey = draw(random, journeys)
 		}
 		orders[n] = newOrder(random, journey, fmt.Sprintf("%s-o%d", prefix, n+1))
-		orders[n].plan(&keys, prefix, unitOf(orders[n].Amount.Currency))
+		orders[n].number = n
 	}
 	random.Shuffle(len(orders), func(a, b int) { orders[a], orders[b] = orders[b], orders[a] })
 	return orders
@@ -92,7 +97,9 @@ func newOrder(random *rand.Rand, j Journey, id string) *Order {
 	currency := currencies[random.IntN(len(currencies))]
 	minor := minMinor + random.Int64N(maxMinor-minMinor)
 	minor -= minor % currency.unit
-	return &Order{ID: id, Journey: j, Amount: ledger.Money{Minor: minor, Currency: currency.code}, Splits: splitsOf(random, minor)}
+	o := &Order{ID: id, Journey: j, Amount: ledger.Money{Minor: minor, Currency: currency.code}, Splits: splitsOf(random, minor)}
+	o.State = o.unpaid()
+	return o
 }
 
 // splitsOf shares an amount among one to three sellers.
@@ -123,26 +130,54 @@ func commissionOf(random *rand.Rand, minor int64) int64 {
 	return (minor*commissions[random.IntN(len(commissions))] + 5_000) / 10_000
 }
 
-// plan numbers the keys and works out what must follow each call.
-func (o *Order) plan(keys *int, prefix string, unit int64) {
-	state := State{Amount: o.Amount.Minor, Witness: Witness{Currency: o.Amount.Currency}}
-	for n, step := range o.Journey.Steps {
-		c := Call{Step: step, Minor: state.ask(step, unit)}
-		if step.SameKey {
-			c.Key = o.Calls[n-1].Key
-		} else {
-			*keys++
-			c.Key = fmt.Sprintf("%s-k%d", prefix, *keys)
-			c.Twice = *keys%twiceEvery == 0 && !step.HangUp && step.Op != Read
-			c.Again = *keys%againEvery == 0 && step.wantCode() == "" && step.Op != Read
-		}
-		if step.wantCode() == "" {
-			state = state.after(step, c.Minor, o.Journey.Automatic)
-		}
-		c.Want = state
-		o.Calls = append(o.Calls, c)
+// unpaid is the state before anything was asked.
+func (o *Order) unpaid() State {
+	return State{Amount: o.Amount.Minor, Witness: Witness{Currency: o.Amount.Currency}}
+}
+
+// next adds the call that a step makes in the order's state. A call of a step that was made before has a key of its own.
+func (o *Order) next(step Step) *Call {
+	n := len(o.Calls)
+	c := Call{Step: step, Minor: o.State.ask(step, unitOf(o.Amount.Currency)), End: Open, before: o.State}
+	if step.SameKey {
+		c.Key = o.Calls[n-1].Key
+	} else {
+		serial := o.number + callStride*n
+		c.Key = fmt.Sprintf("%s-k%d", o.ID, n+1)
+		c.Twice = serial%twiceEvery == 0 && !step.HangUp && step.Op != Read
+		c.Again = serial%againEvery == 0 && step.reaches()
 	}
-	o.Final = state
+	o.Calls = append(o.Calls, c)
+	return &o.Calls[n]
+}
+
+// ended notes how a call ended, and what follows for the order. A payment that provably was not made leaves room for
+// another under the same order.
+func (o *Order) ended(c *Call, e End) {
+	c.End = e
+	switch {
+	case codeOf(c.Step.Op, e) != "":
+		return // refused: nothing changed
+	case e == Open:
+		return
+	}
+	o.State = c.before.after(c.Step.Op, e, c.Minor, o.Journey.Automatic)
+}
+
+// startAgain forgets a payment that provably was not made.
+func (o *Order) startAgain() {
+	if o.paymentID != "" {
+		o.Failed = append(o.Failed, o.paymentID)
+	}
+	o.paymentID, o.State = "", o.unpaid()
+}
+
+// last is the last call, nil before the first.
+func (o *Order) last() *Call {
+	if len(o.Calls) == 0 {
+		return nil
+	}
+	return &o.Calls[len(o.Calls)-1]
 }
 
 func unitOf(code ledger.Currency) int64 {
@@ -154,7 +189,7 @@ func unitOf(code ledger.Currency) int64 {
 	return 1
 }
 
-// Balances is what the orders leave on each account when every call ends as planned; positive = debit.
+// Balances is what the orders leave on each account by how their calls ended; positive = debit.
 func Balances(orders []*Order) map[AccountOf]int64 {
 	balances := map[AccountOf]int64{}
 	for _, o := range orders {

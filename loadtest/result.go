@@ -31,7 +31,7 @@ func newResult(orders []*Order) Result {
 
 // count notes an answer. Only the journeys' own calls count, no reads and replays.
 func (r *Runner) count(op Op, a *answer) {
-	if r.Progress().Phase != "pay" {
+	if op == uncounted || r.Progress().Phase != phasePay {
 		return
 	}
 	r.mu.Lock()
@@ -64,7 +64,8 @@ func (r *Result) find(o *Order, detail string) {
 type Tally struct {
 	Journey  string `json:"journey"`
 	Payments int    `json:"payments"`
-	OK       int    `json:"ok"`
+	OK       int    `json:"ok"`   // nothing is other than it must be
+	Left     int    `json:"left"` // … but the PSP's faults ended the journey early
 }
 
 // Tallies counts the orders by journey, in the order of Journeys.
@@ -81,6 +82,9 @@ func (r *Result) Tallies() []Tally {
 		if o.Findings == 0 {
 			t.OK++
 		}
+		if last := o.last(); last != nil && (o.GaveUp || last.End != last.Step.End || o.steps() < len(o.Journey.Steps)) {
+			t.Left++
+		}
 	}
 	return slices.DeleteFunc(out, func(t Tally) bool { return t.Payments == 0 })
 }
@@ -91,18 +95,25 @@ type Count struct {
 	Times int    `json:"times"`
 }
 
-// Faults counts what was done to the calls, by name.
+// steps is how many steps of its journey the order has gone.
+func (o *Order) steps() (n int) {
+	for _, c := range o.Calls {
+		if c.End == c.Step.End {
+			n++
+		}
+	}
+	return n
+}
+
+// Faults counts what the shops did to their own calls, by name.
 func (r *Result) Faults() []Count {
 	counts := map[string]int{}
 	r.calls(func(_ *Order, c *Call) {
-		if fault := ends[c.Step.End].fault; fault != "" {
-			counts[fault]++
-		}
 		if c.Step.HangUp {
-			counts["caller hung up"]++
+			counts["shop hangs up"]++
 		}
-		if c.Twice {
-			counts["key sent twice at once, to two routers"]++
+		if c.Twice && c.Step.Op != Return && c.Step.Op != Act {
+			counts["shop sends a key to two routers at once"]++
 		}
 	})
 	return sorted(counts)
@@ -124,42 +135,54 @@ func (r *Result) calls(visit func(*Order, *Call)) {
 	}
 }
 
-// Pending is how many attempts must have no outcome: those that nobody knows of, and those that wait for their buyer.
+// Pending is how many calls have no outcome, and how many payments wait for a buyer who never came.
 func (r *Result) Pending() (unknown, buyers int) {
-	r.calls(func(_ *Order, c *Call) {
-		switch {
-		case c.Step.End == BuyerActs:
-			buyers++
-		case ends[c.Step.End].open:
+	for _, o := range r.Orders {
+		switch c := o.last(); {
+		case c == nil:
+		case c.End == Open:
 			unknown++
+		case c.End == BuyerActs:
+			buyers++
 		}
-	})
+	}
 	return unknown, buyers
 }
 
 // Replays is how many keys were sent again when all was done.
 func (r *Result) Replays() (n int) {
 	r.calls(func(_ *Order, c *Call) {
-		if c.Again && c.answer != nil {
+		if c.replayed() {
 			n++
 		}
 	})
 	return n
 }
 
-// CompareWitness holds what each payment must have moved at the PSP, its fault considered, against what the PSP says, by
-// payment ID. What the PSP does not name must not have moved anything; what no order names must not be there.
+// Payments is how many payments the API named, those included that were not processed.
+func (r *Result) Payments() (n int) {
+	for _, o := range r.Orders {
+		n += len(o.Payments())
+	}
+	return n
+}
+
+// CompareWitness holds what each payment must have moved at its PSP against what the PSPs say, by payment ID. What they do
+// not name must not have moved anything; what no order names must not be there.
 func (r *Result) CompareWitness(says map[string]Witness) {
 	left := maps.Clone(says)
 	for _, o := range r.Orders {
-		got, want := says[o.paymentID], o.Final.Witness
+		got, want := says[o.paymentID], o.State.Witness
+		if want.Authorized > 0 {
+			want.PSP = o.PSP
+		}
 		delete(left, o.paymentID)
 		got.Currency = cmp.Or(got.Currency, want.Currency)
 		if got != want {
-			r.find(o, fmt.Sprintf("the PSP has %+v, want %+v", got, want))
+			r.find(o, fmt.Sprintf("the PSPs have %+v, want %+v", got, want))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(left)) {
-		r.find(&Order{paymentID: id}, fmt.Sprintf("the PSP has %+v for a payment that nobody ordered", left[id]))
+		r.find(&Order{paymentID: id}, fmt.Sprintf("the PSPs have %+v for a payment that nobody ordered", left[id]))
 	}
 }

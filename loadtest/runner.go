@@ -2,11 +2,8 @@ package loadtest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,6 +22,14 @@ type Options struct {
 	Seed        uint64
 	Prefix      string // of keys and orders; one that the cluster has not seen. "demo"
 	Now         func() time.Time
+
+	// Buyer lets the buyer of a payment act at the PSP, well or not. One who comes back brings what the PSP wants to see
+	// again, nil for nothing. Required.
+	Buyer func(paymentID string, well, comesBack bool) (details map[string]string, err error)
+	// Halfway is called once, when half of the journeys are made; nil = nothing.
+	Halfway func()
+	// Heal is called when all journeys are made: from then on every outcome must become known. nil = nothing.
+	Heal func(context.Context) error
 }
 
 // The runner's limits.
@@ -33,8 +38,12 @@ const (
 	MaxConcurrency = 1_000
 	maxTries       = 10                     // of a call that a router cannot take
 	tryPause       = 100 * time.Millisecond // between two of them
-	maxPolls       = 200                    // of a call whose caller had hung up
-	pollPause      = 50 * time.Millisecond
+	firstPoll      = 50 * time.Millisecond  // between two looks at a payment whose call is open, doubling up to
+	longestPoll    = 800 * time.Millisecond // this
+	followFor      = 6 * time.Second        // a journey waits for an open call; then it is left for the end
+	settleFor      = 40 * time.Second       // all open calls together, once the PSPs are well
+	maxTurns       = 6                      // keys for one step, as long as no PSP takes it
+	turnPause      = time.Second            // between two of them
 	maxFindings    = 1_000
 )
 
@@ -48,7 +57,7 @@ type Finding struct {
 
 // Progress is how far a run is.
 type Progress struct {
-	Phase       string // pay, replay, read
+	Phase       string // pay, settle, replay, read
 	Done, Total int    // of the phase
 }
 
@@ -63,6 +72,8 @@ type Runner struct {
 	done  atomic.Int64
 	total atomic.Int64
 
+	settleBy time.Time // when the phase settle ends
+
 	mu     sync.Mutex
 	result Result
 }
@@ -70,8 +81,8 @@ type Runner struct {
 // New checks the options and makes the plan.
 func New(o Options) (*Runner, error) {
 	switch {
-	case len(o.URLs) == 0 || o.Key == "" || o.StrangerKey == "" || o.Now == nil:
-		return nil, errors.New("loadtest: Options.URLs, Key, StrangerKey and Now are required")
+	case len(o.URLs) == 0 || o.Key == "" || o.StrangerKey == "" || o.Now == nil || o.Buyer == nil:
+		return nil, errors.New("loadtest: Options.URLs, Key, StrangerKey, Now and Buyer are required")
 	case o.Payments < 1 || o.Payments > MaxPayments:
 		return nil, fmt.Errorf("loadtest: %d payments: want 1 to %d", o.Payments, MaxPayments)
 	case o.Concurrency < 1 || o.Concurrency > MaxConcurrency:
@@ -100,18 +111,29 @@ func (r *Runner) Progress() Progress {
 func (r *Runner) Run(ctx context.Context) (*Result, error) {
 	defer r.client.http.CloseIdleConnections()
 	start := r.options.Now()
-	if err := r.each(ctx, "pay", r.travel); err != nil {
+	if err := r.each(ctx, phasePay, r.travel); err != nil {
 		return nil, err
 	}
 	r.result.Took = r.options.Now().Sub(start)
-	if err := r.each(ctx, "replay", r.replay); err != nil {
-		return nil, err
+	if r.options.Heal != nil {
+		if err := r.options.Heal(ctx); err != nil {
+			return nil, err
+		}
 	}
-	if err := r.each(ctx, "read", r.read); err != nil {
-		return nil, err
+	r.settleBy = r.options.Now().Add(settleFor)
+	for _, next := range []struct {
+		phase string
+		work  func(context.Context, int, *Order) error
+	}{{"settle", r.settle}, {"replay", r.replay}, {"read", r.read}} {
+		if err := r.each(ctx, next.phase, next.work); err != nil {
+			return nil, err
+		}
 	}
 	return &r.result, nil
 }
+
+// phasePay is the first phase.
+const phasePay = "pay"
 
 // each does work for every order, a bounded number at once.
 func (r *Runner) each(ctx context.Context, phase string, work func(context.Context, int, *Order) error) error {
@@ -127,90 +149,19 @@ func (r *Runner) each(ctx context.Context, phase string, work func(context.Conte
 		}
 		group.Go(func() error {
 			defer func() { <-r.limit }()
-			defer r.done.Add(1)
+			defer r.step(phase)
 			return work(ctx, n, o)
 		})
 	}
 	return group.Wait()
 }
 
-// travel makes one journey. It ends at the first answer that is not as planned: what follows would mean nothing.
-func (r *Runner) travel(ctx context.Context, n int, o *Order) error {
-	for i := range o.Calls {
-		c := &o.Calls[i]
-		a, detail, err := r.call(ctx, n+i, o, c)
-		if err != nil {
-			return err
-		}
-		if c.answer = a; a != nil && o.paymentID == "" {
-			o.paymentID = paymentOf(c, a)
-		}
-		if detail != "" {
-			r.find(o, fmt.Sprintf("%s (%s): %s", c.Step.Op, c.Key, detail))
-			return nil
-		}
+// step counts a journey that has gone through a phase.
+func (r *Runner) step(phase string) {
+	half := int64(len(r.orders)+1) / 2
+	if r.done.Add(1) == half && phase == phasePay && r.options.Halfway != nil {
+		r.options.Halfway()
 	}
-	return nil
-}
-
-// call makes one call in its planned way and checks it. An error means that ctx ended.
-func (r *Runner) call(ctx context.Context, router int, o *Order, c *Call) (*answer, string, error) {
-	token := r.options.Key
-	if c.Step.Stranger {
-		token = r.options.StrangerKey
-	}
-	request, err := o.request(c, token)
-	if err != nil {
-		return nil, err.Error(), nil
-	}
-	switch {
-	case c.Step.HangUp:
-		return r.hangUp(ctx, router, o, c, request)
-	case c.Twice:
-		return r.twice(ctx, router, o, c, request)
-	}
-	a, err := r.send(ctx, router, c.Step.Op, request)
-	if err != nil {
-		return nil, err.Error(), ctx.Err()
-	}
-	return a, o.check(c, a), nil
-}
-
-// twice sends a request to two routers at once.
-func (r *Runner) twice(ctx context.Context, router int, o *Order, c *Call, request request) (*answer, string, error) {
-	var answers [2]*answer
-	var group errgroup.Group
-	for n := range answers {
-		group.Go(func() (err error) {
-			answers[n], err = r.send(ctx, router+n, c.Step.Op, request)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err.Error(), ctx.Err()
-	}
-	a, detail := o.checkTwice(c, answers[0], answers[1])
-	return a, detail, nil
-}
-
-// hangUp leaves as soon as the request is out, and then asks under the same key until there is an answer.
-func (r *Runner) hangUp(ctx context.Context, router int, o *Order, c *Call, request request) (*answer, string, error) {
-	left := request
-	left.hangUp = true
-	_, _ = r.client.send(ctx, router, left) // nobody waits for it
-	for range maxPolls {
-		a, err := r.send(ctx, router+1, c.Step.Op, request)
-		if err != nil {
-			return nil, err.Error(), ctx.Err()
-		}
-		if !isOpen(a) {
-			return a, o.check(c, a), nil
-		}
-		if !pause(ctx, pollPause) {
-			return nil, "", ctx.Err()
-		}
-	}
-	return nil, "the caller hung up, and the key has no answer after " + (maxPolls * pollPause).String(), nil
 }
 
 // busyCodes are refusals that say: nothing was done, try again under the same key.
@@ -247,70 +198,4 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// replay sends the chosen keys of one order again, to another router than before.
-func (r *Runner) replay(ctx context.Context, n int, o *Order) error {
-	for i := range o.Calls {
-		c := &o.Calls[i]
-		if !c.Again || c.answer == nil {
-			continue
-		}
-		request, err := o.request(c, r.options.Key)
-		if err != nil {
-			return err
-		}
-		a, err := r.send(ctx, n+i+1, Read, request)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		detail := fmt.Sprint("replay: ", err)
-		if err == nil {
-			detail = checkReplay(c, a)
-		}
-		if detail != "" {
-			r.find(o, detail)
-		}
-	}
-	return nil
-}
-
-// read reads a payment and its order's payments.
-func (r *Runner) read(ctx context.Context, n int, o *Order) error {
-	if o.Findings > 0 && o.paymentID == "" {
-		return nil // its finding is there already
-	}
-	a, err := r.send(ctx, n+1, Read, request{method: http.MethodGet, path: "/v1/payments/" + o.paymentID, token: r.options.Key})
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	detail := fmt.Sprint("read: ", err)
-	if err == nil {
-		detail = o.checkPayment(o.Final, a.resource)
-	}
-	if detail != "" && o.Findings == 0 { // a journey that ended early is elsewhere
-		r.find(o, detail)
-	}
-	return r.readOrder(ctx, n, o)
-}
-
-func (r *Runner) readOrder(ctx context.Context, n int, o *Order) error {
-	path := "/v1/payments?orderId=" + url.QueryEscape(o.ID)
-	a, err := r.send(ctx, n, Read, request{method: http.MethodGet, path: path, token: r.options.Key})
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	var list struct{ Payments []resource }
-	if err == nil {
-		err = json.Unmarshal(a.body, &list)
-	}
-	switch {
-	case err != nil:
-		r.find(o, fmt.Sprint("read the order: ", err))
-	case len(list.Payments) != 1:
-		r.find(o, fmt.Sprintf("the order has %d payments, want 1", len(list.Payments)))
-	case list.Payments[0].ID != o.paymentID:
-		r.find(o, fmt.Sprintf("the order's payment is %s", list.Payments[0].ID))
-	}
-	return nil
 }

@@ -13,7 +13,8 @@ import (
 )
 
 func options(urls ...string) Options {
-	return Options{URLs: urls, Key: "k", StrangerKey: "s", Payments: 40, Concurrency: 4, Seed: 1, Now: time.Now}
+	return Options{URLs: urls, Key: "k", StrangerKey: "s", Payments: 40, Concurrency: 4, Seed: 1, Now: time.Now,
+		Buyer: func(string, bool, bool) (map[string]string, error) { return nil, nil }}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -22,13 +23,14 @@ func TestOptionsAreChecked(t *testing.T) {
 		"no key":            func(o *Options) { o.Key = "" },
 		"no other key":      func(o *Options) { o.StrangerKey = "" },
 		"no clock":          func(o *Options) { o.Now = nil },
+		"no buyers":         func(o *Options) { o.Buyer = nil },
 		"no payments":       func(o *Options) { o.Payments = 0 },
 		"too many payments": func(o *Options) { o.Payments = MaxPayments + 1 },
 		"nobody pays":       func(o *Options) { o.Concurrency = 0 },
 		"too many at once":  func(o *Options) { o.Concurrency = MaxConcurrency + 1 },
 	} {
 		o := options("http://127.0.0.1:1")
-		if spoil(&o); o.Payments == 40 && o.Concurrency == 4 && len(o.URLs) == 1 && o.Key != "" && o.StrangerKey != "" && o.Now != nil {
+		if spoil(&o); o.Payments == 40 && o.Concurrency == 4 && len(o.URLs) == 1 && o.Key != "" && o.StrangerKey != "" && o.Now != nil && o.Buyer != nil {
 			t.Fatalf("%s: nothing was spoilt", name)
 		}
 		if _, err := New(o); err == nil {
@@ -100,7 +102,7 @@ func TestBusyIsRepeated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen["demo-k1"] < 2 || result.Retries == 0 || result.Answers[Answer{503, "SHARD_UNAVAILABLE"}] != 0 {
+	if seen["demo-o1-k1"] < 2 || result.Retries == 0 || result.Answers[Answer{503, "SHARD_UNAVAILABLE"}] != 0 {
 		t.Errorf("keys %v, %d retries, answers %v", seen, result.Retries, result.Answers)
 	}
 }

@@ -14,12 +14,12 @@ type State struct {
 	Captured  int64
 	Refunding int64
 	Refunded  int64
-	Pending   int // attempts without an outcome
 	Witness   Witness
 }
 
 // Witness is what a PSP has done for one payment, in minor units.
 type Witness struct {
+	PSP        string // "" if nothing was done
 	Currency   ledger.Currency
 	Authorized int64
 	Captured   int64
@@ -38,6 +38,7 @@ const (
 	shownFailed     = "FAILED"
 	shownAction     = "REQUIRES_ACTION"
 	shownProcessing = "PROCESSING"
+	shownSucceeded  = "SUCCEEDED" // a refund
 )
 
 // left is what a capture, or a refund, can still ask for.
@@ -51,7 +52,7 @@ func (s State) left(op Op) int64 {
 // ask is the amount of a step, a multiple of unit: what of the payment's amount it takes.
 func (s State) ask(step Step, unit int64) int64 {
 	switch {
-	case step.Op == Authorize, step.Op == Void:
+	case step.Op == Authorize, step.Op == Void, step.Op == Return, step.Op == Act:
 		return s.Amount
 	case step.Op == Read:
 		return 0
@@ -64,89 +65,61 @@ func (s State) ask(step Step, unit int64) int64 {
 	return max(unit, minor-minor%unit)
 }
 
-// after is the state that follows a step over minor.
-func (s State) after(step Step, minor int64, automatic bool) State {
-	end := ends[step.End]
-	if end.open {
-		s.Pending++
-	}
-	switch step.Op {
-	case Authorize:
-		return s.afterAuthorize(step.End, automatic)
+// after is the state that follows a call that ended, over minor.
+func (s State) after(op Op, e End, minor int64, automatic bool) State {
+	switch op {
+	case Authorize, Return, Act:
+		return s.afterAuthorize(e, automatic)
 	case Capture:
-		return s.afterCapture(end, minor)
+		return s.afterCapture(e, minor)
 	case Void:
-		return s.afterVoid(end)
+		if e == Done {
+			s.Status, s.Witness.Voided = shownVoided, true
+		}
 	case Refund:
-		return s.afterRefund(end, minor)
+		return s.afterRefund(e, minor)
 	}
 	return s
 }
 
 func (s State) afterAuthorize(e End, automatic bool) State {
-	if ends[e].there {
-		s.Witness.Authorized = s.Amount
-		if automatic {
-			s.Witness.Captured = s.Amount
-		}
-	}
 	switch {
 	case e == Done && automatic:
 		s.Status, s.Captured = shownCaptured, s.Amount
+		s.Witness.Authorized, s.Witness.Captured = s.Amount, s.Amount
 	case e == Done:
-		s.Status = shownAuthorized
+		s.Status, s.Witness.Authorized = shownAuthorized, s.Amount
 	case e == Declined:
 		s.Status = shownDeclined
 	case e == NotProcessed:
 		s.Status = shownFailed
 	case e == BuyerActs:
 		s.Status = shownAction
-	case ends[e].open:
-		s.Status = shownProcessing
 	}
 	return s
 }
 
-func (s State) afterCapture(end ending, minor int64) State {
-	if end.there {
-		s.Witness.Captured += minor
+func (s State) afterCapture(e End, minor int64) State {
+	if e != Done {
+		return s
 	}
-	switch {
-	case end.here:
-		s.Captured += minor
-		s.Status = shownPart
-		if s.Captured == s.Amount {
-			s.Status = shownCaptured
-		}
-	case end.open:
-		s.Status = shownProcessing
+	s.Captured += minor
+	s.Witness.Captured = s.Captured
+	s.Status = shownPart
+	if s.Captured == s.Amount {
+		s.Status = shownCaptured
 	}
 	return s
 }
 
-func (s State) afterVoid(end ending) State {
-	s.Witness.Voided = s.Witness.Voided || end.there
-	switch {
-	case end.here:
-		s.Status = shownVoided
-	case end.open:
-		s.Status = shownProcessing
+func (s State) afterRefund(e End, minor int64) State {
+	if e != Done {
+		return s
 	}
-	return s
-}
-
-func (s State) afterRefund(end ending, minor int64) State {
-	if end.there {
-		s.Witness.Refunded += minor
-	}
-	switch {
-	case end.here:
-		s.Refunded += minor
-		if s.Status == shownCaptured && s.Refunded == s.Captured {
-			s.Status = shownRefunded
-		}
-	case end.open:
-		s.Refunding += minor
+	s.Refunded += minor
+	s.Witness.Refunded = s.Refunded
+	if s.Status == shownCaptured && s.Refunded == s.Captured {
+		s.Status = shownRefunded
 	}
 	return s
 }
@@ -160,7 +133,7 @@ type AccountOf struct {
 // pot is what one account gets of a payment.
 type pot struct {
 	account                        ledger.Account
-	authorized, captured, refunded int64 // refunded with what is on its way
+	authorized, captured, refunded int64
 }
 
 // post adds to balances what the order's calls leave on each account; positive = debit. Amounts are bounded by the plan
@@ -169,23 +142,21 @@ func (o *Order) post(balances map[AccountOf]int64) {
 	pots := o.pots()
 	move := func(to ledger.Account, minor int64) {
 		balances[AccountOf{to, o.Amount.Currency}] -= minor
-		balances[AccountOf{ledger.PSPReceivable("stripe"), o.Amount.Currency}] += minor
+		balances[AccountOf{ledger.PSPReceivable(o.PSP), o.Amount.Currency}] += minor
 	}
 	for _, c := range o.Calls {
-		end := ends[c.Step.End]
-		takes := c.Step.Op == Capture || c.Step.Op == Authorize && o.Journey.Automatic
+		paid := c.Step.Op == Authorize || c.Step.Op == Return || c.Step.Op == Act
 		switch {
-		case takes && end.here:
+		case c.End != Done:
+		case c.Step.Op == Capture || paid && o.Journey.Automatic:
 			for n, share := range shares(c.Minor, pots, func(p pot) int64 { return p.authorized - p.captured }) {
 				pots[n].captured += share
 				move(pots[n].account, share)
 			}
-		case c.Step.Op == Refund && (end.here || end.open):
+		case c.Step.Op == Refund:
 			for n, share := range shares(c.Minor, pots, func(p pot) int64 { return p.captured - p.refunded }) {
 				pots[n].refunded += share
-				if end.here {
-					move(pots[n].account, -share)
-				}
+				move(pots[n].account, -share)
 			}
 		}
 	}
@@ -211,6 +182,9 @@ func shares(minor int64, pots []pot, left func(pot) int64) []int64 {
 	out := make([]int64, len(pots))
 	remainders := make([]*big.Int, len(pots))
 	rest := minor
+	if total.Sign() == 0 {
+		return out // more than there is: a finding elsewhere
+	}
 	for n, p := range pots {
 		product := new(big.Int).Mul(big.NewInt(minor), big.NewInt(left(p)))
 		share, remainder := product.DivMod(product, total, new(big.Int))

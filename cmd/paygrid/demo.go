@@ -14,7 +14,6 @@ import (
 	"paygrid/ledger"
 	"paygrid/loadtest"
 	"paygrid/payment"
-	"paygrid/psprouter/simulator"
 	"paygrid/shard"
 )
 
@@ -23,21 +22,26 @@ type demoOptions struct {
 	Payments    int
 	Concurrency int
 	Seed        uint64
+	Faults      int                                // of a thousand PSP calls, how many draw one; 0 = none, and no outage
+	Outage      time.Duration                      // of Stripe, in the middle
 	PSPLatency  time.Duration                      // as the cluster was started; for the report
 	Meddle      func(context.Context, *grid) error // what tests do to the books before they are compared; nil = nothing
 }
 
 // runDemo starts a cluster, sends it payments with faults, compares all books and prints a verdict.
 func runDemo(ctx context.Context, e env, args []string) error {
-	flags := newFlags(e, "demo", "run a cluster, send it hundreds of payments with faults, compare all books, print a verdict")
-	g := gridOptions{Shards: 4, Routers: 2, Durable: true, WorkEvery: time.Second, EngineLog: e.err, Log: slog.New(slog.DiscardHandler)}
+	flags := newFlags(e, "demo", "run a cluster and two PSPs with faults and an outage, send it hundreds of payments, compare all books, print a\nverdict")
+	g := demoGrid()
+	g.Durable, g.EngineLog, g.Log = true, e.err, slog.New(slog.DiscardHandler)
 	o := demoOptions{}
 	flags.IntVar(&o.Payments, "payments", 600, "how many payments are sent")
 	flags.IntVar(&o.Concurrency, "concurrency", 32, "how many shops pay at once")
 	flags.Uint64Var(&o.Seed, "seed", 1, "chooses amounts, sellers, currencies and faults; the same seed sends the same")
 	flags.StringVar(&g.Listen, "listen", "127.0.0.1:0", "address of the first router; port 0 gives each a free one")
 	flags.DurationVar(&g.PSPTimeout, "psp-timeout", 2*time.Second, "how long a PSP's answer is waited for; more than a second")
-	flags.DurationVar(&g.Latency, "psp-latency", 100*time.Millisecond, "latency of the simulated PSP")
+	flags.DurationVar(&g.Latency, "psp-latency", 100*time.Millisecond, "latency of the simulated PSPs")
+	flags.IntVar(&o.Faults, "faults", 200, "of a thousand PSP calls, how many draw a fault")
+	flags.DurationVar(&o.Outage, "outage", 3*time.Second, "how long Stripe is down in the middle; 0 = not at all")
 	asJSON := flags.Bool("json", false, "print JSON alone; the verdict line goes to standard error")
 	if _, err := parse(flags, args, 0, "flags alone"); err != nil {
 		return err
@@ -48,7 +52,10 @@ func runDemo(ctx context.Context, e env, args []string) error {
 	if o.Payments < 1 || o.Payments > loadtest.MaxPayments || o.Concurrency < 1 || o.Concurrency > loadtest.MaxConcurrency {
 		return &usageError{fmt.Sprintf("--payments must be 1 to %d, --concurrency 1 to %d", loadtest.MaxPayments, loadtest.MaxConcurrency)}
 	}
-	o.PSPLatency = g.Latency
+	if o.Faults < 0 || o.Faults > maxFaults || o.Outage < 0 || o.Outage > maxOutage {
+		return &usageError{fmt.Sprintf("--faults must be 0 to %d, --outage 0 to %s", maxFaults, maxOutage)}
+	}
+	o.PSPLatency, g.Seed = g.Latency, o.Seed
 	report, err := demoAlone(ctx, e, g, o)
 	if err != nil {
 		return err
@@ -74,7 +81,7 @@ func demoAlone(ctx context.Context, e env, o gridOptions, d demoOptions) (_ *dem
 	}
 	defer remove()
 	o.Dir = dir
-	fmt.Fprintf(e.err, "starting a database, %d shards, %d routers and a simulated PSP\n", o.Shards, o.Routers)
+	fmt.Fprintf(e.err, "starting a database, %d shards, %d routers, a simulated Stripe and a simulated Adyen\n", o.Shards, o.Routers)
 	g, err := startGrid(ctx, o)
 	if err != nil {
 		return nil, err
@@ -86,8 +93,11 @@ func demoAlone(ctx context.Context, e env, o gridOptions, d demoOptions) (_ *dem
 // demo sends payments to a running cluster and compares what everybody says of them.
 func demo(ctx context.Context, e env, g *grid, o demoOptions) (*demoReport, error) {
 	runner, err := loadtest.New(loadtest.Options{URLs: g.URLs, Key: shopA, StrangerKey: shopB, Payments: o.Payments,
-		Concurrency: o.Concurrency, Seed: o.Seed, Now: time.Now})
+		Concurrency: o.Concurrency, Seed: o.Seed, Now: time.Now, Buyer: g.buyer, Halfway: func() { g.breakDown(o.Outage) }, Heal: g.heal})
 	if err != nil {
+		return nil, err
+	}
+	if err := g.setFaults(o.Faults); err != nil {
 		return nil, err
 	}
 	stop := showProgress(e.err, runner)
@@ -99,8 +109,7 @@ func demo(ctx context.Context, e env, g *grid, o demoOptions) (*demoReport, erro
 	if err != nil {
 		return nil, err
 	}
-	own, err := loadtest.Scrape(ctx, g.URLs, "paygrid_own_share_seconds", "route")
-	if err != nil {
+	if err := g.quiet(ctx); err != nil {
 		return nil, err
 	}
 	if o.Meddle != nil {
@@ -108,16 +117,21 @@ func demo(ctx context.Context, e env, g *grid, o demoOptions) (*demoReport, erro
 			return nil, err
 		}
 	}
-	books := g.Sim.Books()
-	verified, err := payment.Verify(ctx, g.Nodes[0].shards, movedBy(books))
+	return report(ctx, g, o, result)
+}
+
+// report compares the books and gathers what the routers counted.
+func report(ctx context.Context, g *grid, o demoOptions, result *loadtest.Result) (*demoReport, error) {
+	books := g.books()
+	verified, err := payment.Verify(ctx, g.Nodes[0].shards, movedBy(books["stripe"], books["adyen"]))
 	if err != nil {
 		return nil, err
 	}
 	result.CompareWitness(witnessOf(books))
 	r := newDemoReport(result, verified)
-	r.Setting = fmt.Sprintf("seed %d, %d shops at once, %d shards, %d routers, a simulated PSP that takes %s", o.Seed, o.Concurrency,
-		verified.Shards, len(g.URLs), o.PSPLatency)
-	r.callsPerKey(books)
+	r.Setting = fmt.Sprintf("seed %d, %d shops at once, %d shards, %d routers, two simulated PSPs that take %s; %d of a thousand calls draw a fault, "+
+		"Stripe is down for %s in the middle", o.Seed, o.Concurrency, verified.Shards, len(g.URLs), o.PSPLatency, o.Faults, o.Outage)
+	r.pspBooks(result, books)
 	r.pending(result, verified)
 	if err := r.balances(ctx, g, result.Orders); err != nil {
 		return nil, err
@@ -125,57 +139,20 @@ func demo(ctx context.Context, e env, g *grid, o demoOptions) (*demoReport, erro
 	if err := r.countPostings(ctx, g.Nodes[0].shards); err != nil {
 		return nil, err
 	}
-	if err := r.ownShare(own); err != nil {
+	if err := r.scrape(ctx, g.URLs); err != nil {
 		return nil, err
 	}
 	r.conclude()
 	return r, nil
 }
 
-// witnessOf reads the simulator's books by our payment IDs, which stand in its metadata. What moved under no payment of
-// ours, or under one twice, gets an entry of its own, which fits no order.
-func witnessOf(b simulator.Books) map[string]loadtest.Witness {
-	out := map[string]loadtest.Witness{}
-	for _, p := range b.Payments {
-		id := p.Metadata["payment"]
-		if _, twice := out[id]; twice || id == "" {
-			id += "#" + p.Ref
-		}
-		out[id] = loadtest.Witness{Currency: ledger.Currency(p.Currency), Authorized: p.AuthorizedMinor, Captured: p.CapturedMinor,
-			Refunded: p.RefundedMinor, Voided: p.Voided}
-	}
-	return out
-}
-
-// callsPerKey finds idempotency keys under which the PSP did something more than once.
-func (r *demoReport) callsPerKey(b simulator.Books) {
-	executed := map[string]int{}
-	count := func(calls []simulator.CallBooks) {
-		for _, c := range calls {
-			r.PSPCalls++
-			if c.Executed {
-				executed[c.Key]++
-			}
-		}
-	}
-	for _, p := range b.Payments {
-		count(p.Calls)
-	}
-	count(b.Unplaced)
-	for key, times := range executed {
-		if times > 1 {
-			r.DoubleCharges++
-			r.find("attempt %s: the PSP did it %d times", key, times)
-		}
-	}
-}
-
-// pending compares how many attempts have no outcome with how many cannot have one.
+// pending: every call has an outcome in the end, but for redirects whose buyer never came.
 func (r *demoReport) pending(result *loadtest.Result, verified *payment.Report) {
 	r.Unknown, r.Buyers = result.Pending()
 	if verified.Pending != r.Unknown+r.Buyers {
-		r.find("%d attempts have no outcome; the faults explain %d, and %d wait for their buyer", verified.Pending, r.Unknown, r.Buyers)
+		r.find("%d attempts have no outcome; the shops know of %d, and %d wait for their buyer", verified.Pending, r.Unknown, r.Buyers)
 	}
+	r.Unknown = max(r.Unknown, verified.Pending-r.Buyers)
 }
 
 // balances compares every account of the workload with what the journeys add up to.
@@ -218,27 +195,6 @@ func (r *demoReport) countPostings(ctx context.Context, shards *shard.Cluster) e
 		}
 	}
 	return nil
-}
-
-// ownShare reads our own share of the time per route, and over all of them.
-func (r *demoReport) ownShare(routes map[string]loadtest.Histogram) error {
-	var all loadtest.Histogram
-	for route, h := range routes {
-		var err error
-		if all, err = all.Plus(h); err != nil {
-			return err
-		}
-		r.OwnShare = append(r.OwnShare, ownShareOf("POST "+route, h))
-	}
-	slices.SortFunc(r.OwnShare, func(a, b demoLatency) int { return strings.Compare(a.What, b.What) })
-	r.OwnShare = append(r.OwnShare, ownShareOf("all", all))
-	return nil
-}
-
-const millisecond = 1000 // of a second
-
-func ownShareOf(what string, h loadtest.Histogram) demoLatency {
-	return demoLatency{What: what, Count: int(h.Count()), P50: h.Quantile(.50) * millisecond, P99: h.Quantile(.99) * millisecond}
 }
 
 // isTerminal tells whether a line can be written over.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -32,14 +33,17 @@ type demoReport struct {
 	Unknown       int     `json:"unknown"`       // attempts whose outcome nobody has told us
 	Buyers        int     `json:"waitForBuyers"` // attempts that wait for a 3-D Secure redirect
 	FaultCount    int     `json:"faultCount"`
+	Orders        int     `json:"orders"`
+	GaveUp        int     `json:"gaveUp"` // orders for which no PSP took a call
 	Replays       int     `json:"replays"`
 	Retries       int     `json:"retries"`
 	PSPCalls      int     `json:"pspCalls"`
 	Postings      int     `json:"postings"`
 
 	Journeys []loadtest.Tally `json:"journeys"`
+	PSPs     []demoPSP        `json:"psps"`
 	Answers  []demoAnswer     `json:"answers"`
-	Faults   []loadtest.Count `json:"faults"`
+	Shops    []loadtest.Count `json:"shopFaults"`
 	Latency  []demoLatency    `json:"latency"`
 	OwnShare []demoLatency    `json:"ownShare"`
 	Balances []demoBalance    `json:"balances"`
@@ -77,12 +81,17 @@ func (r *demoReport) find(format string, args ...any) {
 }
 
 func newDemoReport(result *loadtest.Result, verified *payment.Report) *demoReport {
-	r := &demoReport{Findings: []string{}, Payments: len(result.Orders), Seconds: result.Took.Seconds(), Replays: result.Replays(),
-		Retries: result.Retries, Journeys: result.Tallies(), Faults: result.Faults(), Books: verified,
+	r := &demoReport{Findings: []string{}, Orders: len(result.Orders), Payments: result.Payments(), Seconds: result.Took.Seconds(), Replays: result.Replays(),
+		Retries: result.Retries, Journeys: result.Tallies(), Shops: result.Faults(), Books: verified,
 		DoubleCharges: verified.DoubleCharges, Lost: verified.Lost, Unbalanced: verified.Unbalanced}
 	r.PerSecond = float64(r.Payments) / r.Seconds
-	for _, f := range r.Faults {
+	for _, f := range r.Shops {
 		r.FaultCount += f.Times
+	}
+	for _, o := range result.Orders {
+		if o.GaveUp {
+			r.GaveUp++
+		}
 	}
 	for _, f := range result.Findings {
 		r.find("%s %s (%s): %s", cmp.Or(f.Payment, "no payment"), f.Order, f.Journey, f.Detail)
@@ -91,7 +100,7 @@ func newDemoReport(result *loadtest.Result, verified *payment.Report) *demoRepor
 		r.find("%s %s: %s", f.Invariant, f.Where, f.Detail)
 	}
 	if verified.Payments != r.Payments {
-		r.find("%d payments were ordered, the shards have %d", r.Payments, verified.Payments)
+		r.find("the shops know of %d payments, the shards have %d", r.Payments, verified.Payments)
 	}
 	for a, times := range result.Answers {
 		r.Answers = append(r.Answers, demoAnswer{a.Status, a.Word, times})
@@ -109,7 +118,7 @@ func inMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.
 
 // conclude writes the verdict; it comes last.
 func (r *demoReport) conclude() {
-	r.Pass = r.Found == 0 && r.DoubleCharges == 0 && r.Lost == 0 && r.Unbalanced == 0
+	r.Pass = r.Found == 0 && r.DoubleCharges == 0 && r.Lost == 0 && r.Unbalanced == 0 && r.Unknown == 0
 	word := "PASS"
 	if !r.Pass {
 		word = "FAIL"
@@ -138,6 +147,7 @@ func (r *demoReport) write(out io.Writer) error {
 		fmt.Fprintln(w)
 	}
 	r.writeRun(row)
+	r.writePSPs(row)
 	r.writeTimes(row)
 	r.writeBooks(row)
 	if len(r.Findings) > 0 {
@@ -163,9 +173,9 @@ func (r *demoReport) writeRun(row func(...any)) {
 	row()
 	row(r.Setting)
 	row()
-	row("JOURNEYS", "PAYMENTS", "AS PLANNED")
+	row("JOURNEYS", "ORDERS", "RIGHT", "CUT SHORT")
 	for _, t := range r.Journeys {
-		row("  "+t.Journey, t.Payments, t.OK)
+		row("  "+t.Journey, t.Payments, t.OK, t.Left)
 	}
 	row()
 	row("ANSWERS", "HTTP", "TIMES")
@@ -173,9 +183,51 @@ func (r *demoReport) writeRun(row func(...any)) {
 		row("  "+a.Says, a.HTTP, a.Times)
 	}
 	row()
-	row("FAULTS", "", "TIMES")
-	for _, f := range r.Faults {
+	row("SHOPS' OWN FAULTS", "", "TIMES")
+	for _, f := range r.Shops {
 		row("  "+f.Name, "", f.Times)
+	}
+}
+
+// writePSPs prints a table with a column per PSP.
+func (r *demoReport) writePSPs(row func(...any)) {
+	line := func(what string, figure func(p demoPSP) any) {
+		cells := []any{what}
+		for _, p := range r.PSPs {
+			cells = append(cells, figure(p))
+		}
+		row(cells...)
+	}
+	row()
+	line("PSPS", func(p demoPSP) any { return strings.ToUpper(p.PSP) })
+	line("  payments in the end", func(p demoPSP) any { return p.Payments })
+	line("  … moved here: the other was proved not to have them", func(p demoPSP) any { return p.MovedTo })
+	line("  times that a breaker opened", func(p demoPSP) any { return p.Trips })
+	line("  calls and look-ups", func(p demoPSP) any { return p.Calls })
+	line("  faults, the outage's among them", func(p demoPSP) any { return p.Faulty })
+	counts(line, "  our calls: ", func(p demoPSP) map[string]int { return p.Outcomes }, r.PSPs)
+	counts(line, "  the resolver's questions: ", func(p demoPSP) map[string]int { return p.Asked }, r.PSPs)
+	line("  webhooks: made", func(p demoPSP) any { return p.Webhooks.Events })
+	line("  … sent", func(p demoPSP) any { return p.Webhooks.Tries })
+	line("  … taken, new", func(p demoPSP) any { return p.Notices["new"] })
+	line("  … taken, again", func(p demoPSP) any { return p.Notices["again"] })
+	line("  … forged, refused", func(p demoPSP) any { return p.Webhooks.Forgeries.Refused })
+	counts(line, "  inbox: ", func(p demoPSP) map[string]int { return p.Applied }, r.PSPs)
+	row()
+	line("PSPS' FAULTS", func(p demoPSP) any { return strings.ToUpper(p.PSP) })
+	counts(line, "  ", func(p demoPSP) map[string]int { return p.Faults }, r.PSPs)
+}
+
+// counts prints a line per name that any PSP has counted.
+func counts(line func(string, func(demoPSP) any), prefix string, of func(demoPSP) map[string]int, psps []demoPSP) {
+	names := map[string]bool{}
+	for _, p := range psps {
+		for name := range of(p) {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		line(prefix+strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(name, "_Ns"), "_", " ")), func(p demoPSP) any { return of(p)[name] })
 	}
 }
 
@@ -201,12 +253,20 @@ func (r *demoReport) writeBooks(row func(...any)) {
 	}
 	row()
 	b := r.Books
-	row(fmt.Sprintf("%d payments in %.1f s (%.0f a second); %d calls at the PSP; %d keys sent again later; %d calls repeated", r.Payments,
-		r.Seconds, r.PerSecond, r.PSPCalls, r.Replays, r.Retries))
+	row(fmt.Sprintf("%d orders made %d payments in %.1f s (%.0f a second); %d orders were given up since no PSP took them; %d keys sent again later",
+		r.Orders, r.Payments, r.Seconds, r.PerSecond, r.GaveUp, r.Replays))
+	row(fmt.Sprintf("%d calls and look-ups at the PSPs, of which one in %.1f met a fault; %d calls repeated to another router", r.PSPCalls,
+		float64(r.PSPCalls)/float64(max(1, r.faulty())), r.Retries))
 	row(fmt.Sprintf("%d shards hold %d payments, %d attempts, %d keys, %d entries with %d postings, %d events", b.Shards, b.Payments,
 		b.Attempts, b.Keys, b.Entries, r.Postings, b.Events))
-	row(fmt.Sprintf("%d attempts have no outcome; their faults explain %d as unknown, and %d wait for their buyer",
-		b.Pending, r.Unknown, r.Buyers))
+	row(fmt.Sprintf("%d attempts have no outcome: %d wait for a buyer who never came, %d are unknown", b.Pending, r.Buyers, r.Unknown))
+}
+
+func (r *demoReport) faulty() (n int) {
+	for _, p := range r.PSPs {
+		n += p.Faulty
+	}
+	return n
 }
 
 // shownBalances sums up all sellers but the hot one, per currency, for a table that people can read.
