@@ -21,7 +21,7 @@ TOOL := go tool -modfile=deploy/tools/go.mod
 SEED ?= 0
 N ?= 10000
 
-.PHONY: help demo dev test sim check bench benchcmp format vet staticcheck fresh postgres
+.PHONY: help demo dev test test-kafka sim check bench benchcmp format vet staticcheck fresh postgres
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test: postgres ## run all tests, on a database of their own
 	go test $(TEST_FLAGS) $(PKG)
 	cd schema/grammar && go test $(if $(COUNT),-count $(COUNT)) ./...
 	cd psprouter/stripe/contract && go test $(if $(COUNT),-count $(COUNT)) ./...
+
+test-kafka: postgres ## test the relay against a real Apache Kafka, fetched with Maven (Java 17); says so when skipped
+	deploy/kafka/run.sh go test -timeout 15m -count 1 ./shard/relay
 
 sim: postgres ## run simulated histories of payments, faults and crashes, or replay the one with SEED=n
 	go test ./payment -run '^TestSimulation$$' -count 1 -timeout 60m -args -sim.n=$(N) -sim.seed=$(SEED)

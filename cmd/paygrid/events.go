@@ -126,7 +126,8 @@ func runEventsCheck(ctx context.Context, e env, args []string) error {
 	if len(findings) > 0 {
 		verdict, err = "FAIL", errFound
 	}
-	fmt.Fprintf(e.out, "EVENTS CHECK %s topic=%s events=%d duplicates=%d parked=%d findings=%d\n", verdict, topic, check.Events, check.Duplicates, parked, len(findings))
+	fmt.Fprintf(e.out, "EVENTS CHECK %s topic=%s events=%d duplicates=%d parked=%d findings=%d\n", verdict, topic, check.Events, check.Duplicates,
+		parked, len(findings))
 	return err
 }
 
