@@ -34,7 +34,7 @@ var crashCommands = map[string]crashCommand{
 // TestCrashMatrix kills a router with -9 at every named point of every command. A healthy router then gets the same key:
 // nothing is lost, doubled or half done, whatever the point.
 func TestCrashMatrix(t *testing.T) {
-	inBothLevels(t, gridOptions{Routers: 1}, func(t *testing.T, g *testGrid) {
+	inBothLevels(t, gridOptions{Shards: 2, Routers: 1}, func(t *testing.T, g *testGrid) {
 		for _, at := range payment.Points() {
 			if name, _, _ := strings.Cut(string(at), "."); crashCommands[name].op == "" {
 				continue // a worker's point: TestCrashOfWorkers, which has both PSPs
