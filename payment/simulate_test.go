@@ -83,29 +83,36 @@ func (w *world) settles() {
 	for _, name := range []string{adyen.Name, stripe.Name} {
 		_ = w.psps[name].Outage(0, "503")
 	}
-	const rounds = 30
-	for n := range rounds {
+	const rounds, quietRounds = 40, 3
+	for n, quiet := 0, 0; n < rounds && quiet < quietRounds; n++ {
+		if quiet == 1 {
+			w.clock.pass(longestRetry) // a notice that was early is looked at again
+		}
 		w.clock.pass(longestRecheck + time.Minute)
-		busy := 0
-		for _, name := range []string{adyen.Name, stripe.Name} {
-			open, _ := w.openAt(name)
-			for _, id := range open {
-				w.note("%s settles %s: %t", name, id, w.psps[name].Settle(id, w.random.IntN(2) == 0))
-				busy++
-			}
-			busy += w.psps[name].Redeliver("all")
-		}
-		busy += w.deliver()
-		busy += w.applyNotices()
-		for asked := 1; asked > 0; {
-			asked = w.resolve()
-			busy += asked
-		}
-		w.ledger()
-		if busy == 0 && n > 13 { // the longest wait of a notice that is early
-			return
+		quiet++
+		if w.round() > 0 {
+			quiet = 0
 		}
 	}
+	w.ledger()
+}
+
+// round ends what waits at the PSPs, lets every notice come and the workers work, and counts what that changed.
+func (w *world) round() int {
+	moved, before := 0, w.commits
+	for _, name := range []string{adyen.Name, stripe.Name} {
+		open, _ := w.openAt(name)
+		for _, id := range open {
+			w.note("%s settles %s: %t", name, id, w.psps[name].Settle(id, w.random.IntN(2) == 0))
+			moved++
+		}
+		moved += w.psps[name].Redeliver("all")
+	}
+	moved += w.deliver()
+	w.applyNotices()
+	for w.resolve() > 0 {
+	}
+	return moved + w.commits - before
 }
 
 // verifies compares the books of both PSPs, the shards and the clients.

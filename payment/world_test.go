@@ -41,6 +41,7 @@ type world struct {
 	kills   []context.CancelFunc // of the processes under way, the innermost last
 	asked   []*request
 	opened  int
+	commits int
 	trace   []string
 	broken  []string // what was found wrong on the way
 	plant   plant
@@ -332,6 +333,7 @@ func (s *seeded) Apply(ctx context.Context, c shard.Change) error {
 	err := s.worldStore.Apply(ctx, c)
 	if err == nil {
 		s.w.met[c.Event.Type]++
+		s.w.commits++
 	}
 	s.w.note("%s: %s to %s, %s, %v", c.Payment.ID, c.From, c.Payment.Status, c.Event.Type, err)
 	return err
