@@ -138,7 +138,9 @@ func TestC033(t *testing.T) {
 }
 
 // c034Body is the body of C034: chatter that no writer of JSON gives back as it was.
-const c034Body = "eyAiaWQiOiAiZXZ0X2MwMzQiLCAib2JqZWN0IjoiZXZlbnQiLCJsaXZlbW9kZSI6dHJ1ZSwiY3JlYXRlZCI6MTc2NzIyNTYwMCwKICAidHlwZSI6InBheW1lbnQuY2FwdHVyZWQiLCJkYXRhIjp7Im9iamVjdCI6eyJpZCI6InBzcF9jMDM0IiwicmVmZXJlbmNlIjoiUkVGLUMwMzQiLCJhbW91bnQiOjEwMDAwLCJjdXJyZW5jeSI6ImV1ciIsIm5vdGUiOiJjYWbDqSDwn6e+IFx1MDAxQlswbSBcLyAxLjAiLCJmZWUiOjEuMH19fQo="
+const c034Body = "eyAiaWQiOiAiZXZ0X2MwMzQiLCAib2JqZWN0IjoiZXZlbnQiLCJsaXZlbW9kZSI6dHJ1ZSwiY3JlYXRlZCI6MTc2NzIyNTYwMCwKICAidHlwZSI6InBheW1l" +
+	"bnQuY2FwdHVyZWQiLCJkYXRhIjp7Im9iamVjdCI6eyJpZCI6InBzcF9jMDM0IiwicmVmZXJlbmNlIjoiUkVGLUMwMzQiLCJhbW91bnQiOjEwMDAwLCJjdXJy" +
+	"ZW5jeSI6ImV1ciIsIm5vdGUiOiJjYWbDqSDwn6e+IFx1MDAxQlswbSBcLyAxLjAiLCJmZWUiOjEuMH19fQo="
 
 // TestC034: the bytes that came are signed, not the object that was parsed. A body that is too large is not read to its end.
 func TestC034(t *testing.T) {
