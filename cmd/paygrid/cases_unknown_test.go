@@ -77,8 +77,8 @@ func TestC010(t *testing.T) {
 	})
 }
 
-// TestC012: the caller hangs up after the PSP was asked; and the router is told to end meanwhile. It drains, so no payment
-// stays open and nothing waits for the resolver.
+// TestC012: the caller hangs up after the PSP was asked; and the router is told to end meanwhile: it drains, so no payment
+// stays open and nothing waits for the resolver. One that is killed leaves its payment to the resolver.
 func TestC012(t *testing.T) {
 	inBothLevels(t, gridOptions{}, func(t *testing.T, g *testGrid) {
 		order := p10("o-c012", "pm_slow_ok_1s", "automatic")
@@ -94,10 +94,27 @@ func TestC012(t *testing.T) {
 			t.Errorf("the drained router ended with %d", code)
 		}
 		g.wantCaptured(t, "k-c012b", "o-c012b", order)
+		c012Killed(t, g)
 		if n := g.sum(t, `SELECT count(*) FROM payments WHERE status = 'AUTH_PENDING'`); n > 0 {
 			t.Errorf("%d payments are still open", n)
 		}
 	})
+}
+
+// c012Killed: the router dies once the PSP has said yes, a second after the caller asked.
+func c012Killed(t *testing.T, g *testGrid) {
+	order, charges := p10("o-c012c", "pm_slow_ok_1s", "automatic"), g.tally().Charges
+	dying := startChild(t, childSpec{Config: g.ConfigPath, Die: "authorize.sent"})
+	hangUp(t, newCaller(t, dying.URL), "k-c012c", order)
+	dying.wait(t)
+	if n := g.tally().Charges - charges; n != 1 {
+		t.Errorf("the PSP took the money %d times", n)
+	}
+	if found := g.callers[0].byOrder(t, "o-c012c"); len(found) != 1 || found[0].Status != "PROCESSING" {
+		t.Errorf("before the resolver: %+v", found)
+	}
+	g.finish(t)
+	g.wantCaptured(t, "k-c012c", "o-c012c", order)
 }
 
 // hangUp sends a payment and leaves after 300 ms.
