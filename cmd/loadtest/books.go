@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"paygrid/ledger"
+	"paygrid/loadtest"
+	"paygrid/payment"
+	"paygrid/psprouter/simulator"
+	"paygrid/shard"
+)
+
+// overlooked reads the books once for two readers: Verify, which compares everything with everything, and the audit, which
+// compares them with what the API acknowledged.
+type overlooked struct {
+	*shard.Cluster
+	audit *loadtest.Audit
+}
+
+// Walk shows each span to the audit, too.
+func (o overlooked) Walk(ctx context.Context, shardName string, visit func(shard.Span) error) error {
+	return o.Cluster.Walk(ctx, shardName, func(span shard.Span) error {
+		for _, p := range span.Payments {
+			o.audit.Payment(loadtest.Booked{ID: p.ID, Client: p.ClientID, Order: p.OrderID, Currency: string(p.Currency), Status: string(p.Status),
+				Authorized: p.Authorized, Captured: p.Captured, Refunding: p.Refunding, Refunded: p.Refunded})
+		}
+		for _, e := range span.Entries {
+			for _, posting := range e.Postings {
+				o.audit.Posting(string(e.Currency), string(posting.Debit), string(posting.Credit), posting.Minor)
+			}
+		}
+		return visit(span)
+	})
+}
+
+// audit compares all books. Payments must stand still meanwhile.
+func audit(ctx context.Context, c *cluster, known []loadtest.Acknowledged, r *loadtest.Report) error {
+	if c.mapPath == "" {
+		return nil
+	}
+	shards, err := shard.Open(ctx, shard.NewMapFile(c.mapPath), shard.Options{Lanes: 1, Now: time.Now}, nil)
+	if err != nil {
+		return err
+	}
+	defer shards.Close()
+	moved, err := witness(ctx, c.sims)
+	if err != nil {
+		return err
+	}
+	a := loadtest.NewAudit(known)
+	verified, err := payment.Verify(ctx, overlooked{shards, a}, moved)
+	if err != nil {
+		return err
+	}
+	r.Audit = a.Result()
+	r.Books = booksRow(verified)
+	for n := range r.Slowest {
+		r.Slowest[n].Explain = explain(ctx, shards, r.Slowest[n].Payment)
+	}
+	return nil
+}
+
+func booksRow(v *payment.Report) *loadtest.BooksRow {
+	row := &loadtest.BooksRow{Shards: v.Shards, Payments: v.Payments, Attempts: v.Attempts, Refunds: v.Refunds, Entries: v.Entries, Events: v.Events,
+		Witnessed: v.Witnessed, Unknown: v.Pending, DoubleCharges: v.DoubleCharges, Lost: v.Lost, Unbalanced: v.Unbalanced}
+	for _, f := range v.Findings {
+		row.Findings = append(row.Findings, fmt.Sprintf("%s %s: %s", f.Invariant, f.Where, f.Detail))
+	}
+	return row
+}
+
+// explain is the story of a payment; "" if nobody named it.
+func explain(ctx context.Context, shards *shard.Cluster, id string) string {
+	if id == "" {
+		return ""
+	}
+	var text bytes.Buffer
+	x, err := payment.Explain(ctx, shards, id)
+	if err == nil {
+		err = x.Write(&text)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return text.String()
+}
+
+// witness reads the books of all simulators; nil if none is known.
+func witness(ctx context.Context, sims map[string]string) ([]payment.Moved, error) {
+	if len(sims) == 0 {
+		return nil, nil
+	}
+	out := []payment.Moved{}
+	for psp, url := range sims {
+		books, err := fetchBooks(ctx, url+"/sim/books")
+		if err != nil {
+			return nil, fmt.Errorf("the books of %s: %w", psp, err)
+		}
+		for _, x := range books.Witness() {
+			out = append(out, payment.Moved{PSPRef: x.Ref, Attempt: x.Attempt, Currency: ledger.Currency(x.Currency), Authorized: x.Authorized,
+				Captured: x.Captured, Refunded: x.Refunded, Voided: x.Released, Charges: x.Authorizations})
+		}
+	}
+	return out, nil
+}
+
+func fetchBooks(ctx context.Context, url string) (books simulator.Books, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return books, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return books, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return books, fmt.Errorf("HTTP %d", response.StatusCode)
+	}
+	return books, json.NewDecoder(response.Body).Decode(&books)
+}

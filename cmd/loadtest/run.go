@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"paygrid/loadtest"
+)
+
+// runOptions are the flags of loadtest run.
+type runOptions struct {
+	traffic trafficOptions
+	trace   string
+	part    [2]int // k of n
+	start   time.Time
+	prefix  string
+
+	own     clusterOptions
+	urls    []string
+	keys    map[string]string
+	sims    map[string]string
+	mapPath string
+
+	faults     []loadtest.Fault
+	settle     time.Duration
+	limitOwn   time.Duration
+	bounds     loadtest.Bounds
+	title      string
+	json, html string
+}
+
+// errFailed ends a command that ran well, and whose verdict is FAIL; the report has said so.
+var errFailed = errors.New("the verdict is FAIL")
+
+func runFlags(args []string, stderr io.Writer) (runOptions, error) {
+	o := runOptions{keys: map[string]string{}, sims: map[string]string{}, part: [2]int{1, 1}}
+	flags := flag.NewFlagSet("loadtest run", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	o.traffic.flags(flags, "steady:20:15s")
+	o.clusterFlags(flags)
+	flags.StringVar(&o.trace, "trace", "", "file with a trace to play instead of a profile; - is standard input")
+	flags.Func("part", "k/n: play the k-th of n parts; as many generators share a trace", o.readPart)
+	flags.Func("start", "RFC 3339: when the trace begins, for generators that begin together; default: in a second", func(text string) (err error) {
+		o.start, err = time.Parse(time.RFC3339, text)
+		return err
+	})
+	flags.StringVar(&o.prefix, "prefix", "", "of orders and keys; a cluster that is there already must not have seen it (default there: from the clock)")
+	flags.Func("faults", "script, or @FILE: at 60s: psp stripe outage 30s; at 90s: kill router 2; at 95s: start router 2;\nat 120s: kafka down 20s; "+
+		"at 150s: database restart; at 180s: worker pause 20s", o.readFaults)
+	flags.DurationVar(&o.settle, "settle", 2*time.Minute, "how long to wait in the end for attempts without an answer, and notices")
+	flags.DurationVar(&o.limitOwn, "limit-own-p99", 0, "a ramp ends where our own share's p99 passes this; the report says at how many payments/s")
+	flags.Float64Var(&o.bounds.MinPeak, "min-peak", 0, "FAIL below so many payments/s at the peak")
+	flags.DurationVar(&o.bounds.MaxOwnP99, "max-own-p99", 0, "FAIL if our own share of an authorization is above this at p99 in the segment with the peak")
+	flags.BoolVar(&o.bounds.Flat, "flat", false, "FAIL if memory, goroutines, connections or lag grow")
+	flags.StringVar(&o.title, "title", "paygrid load test", "of the report")
+	flags.StringVar(&o.json, "json", "", "file for the report as JSON")
+	flags.StringVar(&o.html, "html", "", "file for the report as one page with plots")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q: loadtest run takes flags alone", flags.Arg(0))
+	}
+	return o, o.check()
+}
+
+func (o *runOptions) clusterFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.own.Binary, "paygrid", "", "paygrid binary to start a cluster with; default: build it from this module")
+	flags.IntVar(&o.own.Shards, "shards", 4, "shards of the cluster that is started")
+	flags.IntVar(&o.own.Routers, "routers", 2, "routers of it; from the second on they are processes of their own")
+	flags.DurationVar(&o.own.PSPLatency, "psp-latency", 50*time.Millisecond, "latency of its simulated PSPs")
+	flags.StringVar(&o.own.Log, "log", "", "file for what its processes log")
+	flags.Func("url", "router of a cluster that is there already; repeat it for several", func(text string) error {
+		o.urls = append(o.urls, text)
+		return nil
+	})
+	flags.Func("key", "CLIENT=API_KEY of that cluster; repeat it for several", pairs(o.keys))
+	flags.Func("sim", "PSP=URL of that cluster's PSP simulators, for their books and for outages; repeat it", pairs(o.sims))
+	flags.StringVar(&o.mapPath, "map", "", "that cluster's shard map, to compare the books")
+}
+
+// pairs reads name=value.
+func pairs(into map[string]string) func(string) error {
+	return func(text string) error {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" || value == "" {
+			return fmt.Errorf("%q: want NAME=VALUE", text)
+		}
+		into[name] = value
+		return nil
+	}
+}
+
+func (o *runOptions) readPart(text string) (err error) {
+	k, n, ok := strings.Cut(text, "/")
+	if ok {
+		if o.part[0], err = strconv.Atoi(k); err == nil {
+			o.part[1], err = strconv.Atoi(n)
+		}
+	}
+	if !ok || err != nil || o.part[0] < 1 || o.part[0] > o.part[1] {
+		return fmt.Errorf("%q: want k/n such as 1/4", text)
+	}
+	return nil
+}
+
+func (o *runOptions) readFaults(text string) (err error) {
+	if name, ok := strings.CutPrefix(text, "@"); ok {
+		data, err := os.ReadFile(filepath.Clean(name))
+		if err != nil {
+			return err
+		}
+		text = string(data)
+	}
+	o.faults, err = loadtest.ParseFaults(text)
+	return err
+}
+
+func (o *runOptions) check() error {
+	last := len(o.traffic.segments) - 1
+	switch {
+	case o.own.Shards < 1 || o.own.Shards > 64 || o.own.Routers < 1 || o.own.Routers > 64:
+		return errors.New("--shards and --routers: want 1 to 64")
+	case o.limitOwn > 0 && o.traffic.segments[last].Profile != loadtest.Ramp:
+		return errors.New("--limit-own-p99: the profile must end with a ramp")
+	case o.trace != "" && o.limitOwn > 0:
+		return errors.New("--limit-own-p99: a trace has no ramp; use --profile")
+	}
+	return nil
+}
+
+// runRun plays traffic against a cluster, and ends with the verdict.
+func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	o, err := runFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	c, err := o.cluster(ctx, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	t, err := newTrial(o, c, stderr)
+	if err != nil {
+		return err
+	}
+	report, err := t.run(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.write(report, stdout); err != nil {
+		return err
+	}
+	if !report.Pass {
+		return errFailed
+	}
+	return nil
+}
+
+func (o *runOptions) cluster(ctx context.Context, stderr io.Writer) (*cluster, error) {
+	if len(o.urls) > 0 {
+		if o.prefix == "" {
+			o.prefix = fmt.Sprintf("r%d-", time.Now().Unix())
+		}
+		return existing(o.urls, o.keys, o.mapPath, o.sims)
+	}
+	fmt.Fprintf(stderr, "starting paygrid dev: a database, %d shards, %d routers, two simulated PSPs\n", o.own.Shards, o.own.Routers)
+	return startCluster(ctx, o.own)
+}
+
+// write puts the report where it is wanted; stdout gets the text, whose last line is the verdict.
+func (o *runOptions) write(r *loadtest.Report, stdout io.Writer) error {
+	if err := writeFile(o.json, func(w io.Writer) error { return writeJSON(w, r) }); err != nil {
+		return err
+	}
+	if err := writeFile(o.html, r.WritePage); err != nil {
+		return err
+	}
+	return r.WriteText(stdout)
+}
+
+// writeFile makes a file, with its folders; no name, no file.
+func writeFile(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Clean(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
+
+// arrivals are those of the trace or of the profile, and of this process's part; close ends the reading.
+func (o *runOptions) arrivals() (all iter.Seq2[loadtest.Arrival, error], closing func() error, err error) {
+	closing = func() error { return nil }
+	switch o.trace {
+	case "":
+		all, err = o.traffic.generate()
+	case "-":
+		all = loadtest.ReadTrace(os.Stdin)
+	default:
+		var file *os.File
+		if file, err = os.Open(o.trace); err == nil {
+			all, closing = loadtest.ReadTrace(file), file.Close
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return loadtest.PartOf(all, o.part[0], o.part[1]), closing, nil
+}
+
+// setting says what was tested, for people.
+func (o *runOptions) setting(c *cluster) string {
+	text := fmt.Sprintf("seed %d, %d processors, generator on this machine, %d routers", o.traffic.seed, runtime.NumCPU(), len(c.urls))
+	if o.trace != "" {
+		text = fmt.Sprintf("trace %s, %d processors, %d routers", filepath.Base(o.trace), runtime.NumCPU(), len(c.urls))
+	}
+	if o.part[1] > 1 {
+		text += fmt.Sprintf(", part %d of %d", o.part[0], o.part[1])
+	}
+	if c.dev == nil {
+		return text + ", a cluster that was there already"
+	}
+	return text + fmt.Sprintf(", %d shards on one durable PostgreSQL, PSPs that take %s", o.own.Shards, o.own.PSPLatency)
+}
