@@ -28,10 +28,17 @@ var meanings = map[string]meaning{
 	"EXPIRE":            {expiry: true},
 }
 
-// notice reads one item. Its EventID has no time in it: a later event with the same three words is the same event.
+// eventID is what tells one notice from another. There is no time in it: a later event with the same words is the same event.
+// Mode, account and amount are: a notice that is not ours, or does not fit, must not stand in the way of a right one.
+func eventID(live text, i item) string {
+	return strings.Join([]string{i.PSPReference, i.EventCode, string(i.Success), string(live), i.MerchantAccountCode, string(i.Amount.Value),
+		string(i.Amount.Currency)}, ":")
+}
+
+// notice reads one item.
 func (a *Adapter) notice(live text, i item) psprouter.Notice {
 	n := psprouter.Notice{
-		EventID:   i.PSPReference + ":" + i.EventCode + ":" + string(i.Success),
+		EventID:   eventID(live, i),
 		Kind:      i.EventCode,
 		Attempt:   wire.AttemptID(i.MerchantReference),
 		Reference: i.PSPReference, Original: i.OriginalReference,

@@ -174,7 +174,7 @@ func TestNotices(t *testing.T) {
 		if got != row.want {
 			t.Errorf("%s %s:\n got %+v\nwant %+v", row.code, row.success, got, row.want)
 		}
-		if n.EventID != "M1:"+row.code+":"+row.success || n.Kind != row.code || n.Attempt != ours || n.Reference != "M1" || n.Original != "P1" ||
+		if !strings.HasPrefix(n.EventID, "M1:"+row.code+":"+row.success+":") || n.Kind != row.code || n.Attempt != ours || n.Reference != "M1" || n.Original != "P1" ||
 			n.Amount != (ledger.Money{Minor: 1500, Currency: "EUR"}) || n.Foreign != "" {
 			t.Errorf("%s: %+v", row.code, n)
 		}
@@ -241,4 +241,36 @@ func FuzzReadWebhook(f *testing.F) {
 			t.Fatal("a body of the fuzzer is signed")
 		}
 	})
+}
+
+// A redelivery is the same event; one of another mode, account, amount or currency is not.
+func TestEventIDs(t *testing.T) {
+	var i item
+	i.PSPReference, i.EventCode, i.Success, i.MerchantAccountCode = "P1", "AUTHORISATION", "true", "ShopEUMain"
+	i.Amount.Value, i.Amount.Currency = "1500", "EUR"
+	first := eventID("true", i)
+	later := i
+	later.Reason = "told again"
+	if eventID("true", later) != first {
+		t.Error("a redelivery is another event")
+	}
+	others := map[string]item{"account": i, "amount": i, "currency": i, "success": i}
+	for what, other := range others {
+		switch what {
+		case "account":
+			other.MerchantAccountCode = "OtherShop"
+		case "amount":
+			other.Amount.Value = "1"
+		case "currency":
+			other.Amount.Currency = "USD"
+		case "success":
+			other.Success = "false"
+		}
+		if eventID("true", other) == first {
+			t.Errorf("another %s is the same event", what)
+		}
+	}
+	if eventID("false", i) == first {
+		t.Error("another mode is the same event")
+	}
 }
