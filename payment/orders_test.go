@@ -30,6 +30,8 @@ type course struct {
 	settles            string        // what waits at the PSP ends so: "ok", "fail" or ""
 	late               bool          // the resolver has thought it absent before all else
 	away               time.Duration // how long no worker runs once all is told
+	stalls             bool          // the command stands still before its call, not after it
+	mute               bool          // the PSP's notices never come
 }
 
 func courses() []course {
@@ -81,6 +83,21 @@ func TestGivenBackAfterADay(t *testing.T) {
 		Automatic: "REFUND NOT_SENT 10000\nREFUND SUCCEEDED 10000\n"} {
 		c := course{token: "pm_ok", fault: "hidden_600s", late: true, away: 25 * time.Hour}
 		got, err := inOrder(stripe.Name, mode, c, []string{byWebhook, byAnswer, bySecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s ends as\n%s", mode, got)
+		}
+	}
+}
+
+// A success that comes to a command after the resolver has closed its attempt is given back, although no notice ever tells
+// of it.
+func TestAnswerAfterTheResolver(t *testing.T) {
+	for mode, want := range map[CaptureMode]string{Manual: "AUTHORIZE SUCCEEDED 10000\nVOID SUCCEEDED 10000\n",
+		Automatic: "AUTHORIZE SUCCEEDED 10000\nREFUND SUCCEEDED 10000\n"} {
+		got, err := inOrder(stripe.Name, mode, course{token: "pm_ok", late: true, mute: true, stalls: true}, []string{byAnswer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +189,11 @@ func inOrder(psp string, mode CaptureMode, c course, order []string) (string, er
 	}
 	at := slices.Index(order, byAnswer)
 	w.during = func(p Point) {
-		if p != point("authorize", stepSent) {
+		where := point("authorize", stepSent)
+		if c.stalls {
+			where = point("authorize", stepCommitted)
+		}
+		if p != where {
 			return
 		}
 		w.during = nil
@@ -188,14 +209,14 @@ func inOrder(psp string, mode CaptureMode, c course, order []string) (string, er
 	if err != nil {
 		return "", err
 	}
-	for len(box.waits) > 0 {
+	for len(box.waits) > 0 && !c.mute {
 		if err := box.next(); err != nil {
 			return "", err
 		}
 	}
 	w.clock.pass(c.away)
 	w.settles()
-	for len(box.waits) > 0 { // of what was given back
+	for len(box.waits) > 0 && !c.mute { // of what was given back
 		if err := box.next(); err != nil {
 			return "", err
 		}
