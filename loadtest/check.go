@@ -3,7 +3,6 @@ package loadtest
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 )
@@ -99,8 +98,6 @@ func rank(c *Call, a *answer) int {
 	}
 	return 2
 }
-
-func isOpen(a *answer) bool { return a.status == http.StatusAccepted }
 
 // paymentOf is the payment that an answer is about.
 func paymentOf(c *Call, a *answer) string {
