@@ -25,6 +25,7 @@ type Config struct {
 	MaxTries int           // how often an event is sent alone before its payment is parked. 10
 	Backoff  time.Duration // the first pause between two tries; it doubles up to a minute. 1 s
 	Lease    time.Duration // how soon another relay takes over from one that died. 5 s
+	Gather   time.Duration // how long commits gather between two rounds of a busy relay. 10 ms
 	PollMin  time.Duration // the pause after a round that found something. 2 ms
 	PollMax  time.Duration // the longest pause of an idle relay, unless its own process commits. 100 ms
 	Keep     time.Duration // how long published events stay in the outbox; 0 = for ever, else at least an hour
@@ -65,6 +66,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxTries, 10)
 	setDefault(&c.Backoff, time.Second)
 	setDefault(&c.Lease, 5*time.Second)
+	setDefault(&c.Gather, 10*time.Millisecond)
 	setDefault(&c.PollMin, 2*time.Millisecond)
 	setDefault(&c.PollMax, 100*time.Millisecond)
 	if c.Pause == nil {
@@ -88,7 +90,7 @@ func (c Config) check() error {
 		return errors.New("relay: Config.Now or Config.Log is missing")
 	case c.Keep != 0 && c.Keep < leastKeep:
 		return fmt.Errorf("relay: Config.Keep is %s: want 0 or at least %s, within which commits in doubt are read back", c.Keep, leastKeep)
-	case c.Batch < 1 || c.MaxTries < 1 || c.MaxBytes < 1 || c.Lease < 0 || c.PollMin < 0 || c.PollMax < c.PollMin || c.Backoff < 0:
+	case c.Batch < 1 || c.MaxTries < 1 || c.MaxBytes < 1 || c.Lease < 0 || c.PollMin < 0 || c.Gather < 0 || c.PollMax < c.PollMin || c.Backoff < 0:
 		return errors.New("relay: Config: a limit is negative, or PollMin above PollMax")
 	}
 	_, err := c.Broker.Options()

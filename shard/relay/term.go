@@ -122,6 +122,7 @@ func (t *term) rounds(ctx context.Context) error {
 		}
 		if found {
 			pause = config.PollMin
+			wait(ctx, config.Gather, nil) // a round costs the same for one event as for many
 		}
 		if wait(ctx, pause, committed) {
 			pause = config.PollMin
