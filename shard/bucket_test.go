@@ -65,7 +65,7 @@ func TestNewIDRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	if shard.NewID("pay", 1, at) == shard.NewID("pay", 1, at) {
+	if first, second := shard.NewID("pay", 1, at), shard.NewID("pay", 1, at); first == second {
 		t.Error("two IDs of the same moment are equal")
 	}
 	if got := shard.EventID(42, 7); got != "evt_0042_7" {

@@ -121,7 +121,7 @@ type behaviour struct {
 // maxFaultSeconds bounds N in names like slow_Ns.
 const maxFaultSeconds = 600
 
-const timeoutSeconds = 60 * time.Second
+const timeoutAfter = 60 * time.Second
 
 // The groups of faults; a group's name stands for all its faults wherever a set of faults is asked for.
 const (
@@ -140,13 +140,13 @@ func wireFaults() []behaviour {
 		{name: "reset_unread", doc: "resets the connection before reading the request", refuse: silence, unread: true, end: reset},
 		{name: "drop_before", doc: "resets the connection after reading the request; no record remains", refuse: silence, end: reset},
 		{name: "close_before", doc: "closes the connection after reading the request; no record remains", refuse: silence, end: dropped},
-		{name: "timeout_before", doc: "does nothing, resets the connection after 60 s", refuse: silence, wait: timeoutSeconds, end: reset},
+		{name: "timeout_before", doc: "does nothing, resets the connection after 60 s", refuse: silence, wait: timeoutAfter, end: reset},
 		{name: "drop_after", doc: "executes, then cuts the connection", end: dropped},
 		{name: "reset_after", doc: "executes, then resets the connection", end: reset},
 		{name: "reset_headers", doc: "executes, then resets the connection within the answer's header", end: resetHeaders},
 		{name: "reset_body", doc: "executes, then resets the connection within the answer's body", end: resetBody},
 		{name: "truncated_after", doc: "executes, then sends half of the answer", end: truncated},
-		{name: "timeout_after", doc: "executes at once, answers after 60 s", hold: timeoutSeconds},
+		{name: "timeout_after", doc: "executes at once, answers after 60 s", hold: timeoutAfter},
 		{name: "slow_Ns", doc: "executes after N seconds (1 to 600), then answers",
 			setSeconds: func(b *behaviour, n time.Duration) { b.wait = n }},
 		{name: "hidden_Ns", doc: "as drop_after, and look-ups find nothing for N seconds", end: dropped,

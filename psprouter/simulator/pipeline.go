@@ -73,7 +73,7 @@ func (s *Simulator) cutOff(w http.ResponseWriter, httpRequest *http.Request, op 
 		case Outage503:
 			b = behaviour{refuse: unavailable}
 		case OutageTimeout:
-			b.wait = timeoutSeconds
+			b.wait = timeoutAfter
 		}
 		s.pause(w, b.wait)
 		a := s.dialect.refuse(b.refuse)
