@@ -366,3 +366,27 @@ func TestC048DeadFirstEvent(t *testing.T) {
 		t.Error("A is still parked")
 	}
 }
+
+// TestBatchMates: a refused record takes its whole batch with it. The others of the batch are sent again at once, and none is held.
+func TestBatchMates(t *testing.T) {
+	t.Parallel()
+	b := openFake(t, 1)
+	var bad shard.Payment
+	for n := range 60 {
+		if p := b.opens(t, keyIn(shard.Bucket(n), n), payload{}); n == 30 {
+			bad = p
+		}
+	}
+	b.refuse(bad.ID, func() bool { return true })
+	r := b.relay(t, "one", func(c *relay.Config) { c.MaxTries, c.Backoff = 2, time.Millisecond })
+	b.settled(t)
+	if n, all := r.log.count("an event was refused", bad.ID), r.log.count("an event was refused"); n != 1 || all != 1 {
+		t.Errorf("%d payments were held, %d times the bad one; want it alone", all, n)
+	}
+	if events, _ := b.sound(t); len(events) != 59 {
+		t.Errorf("%d events, want 59", len(events))
+	}
+	if errors := r.metric(t, "paygrid_relay_publish_errors_total", "event"); errors < 3 {
+		t.Errorf("the metric tells of %v errors, want those of the batch and two of the bad one alone", errors)
+	}
+}
