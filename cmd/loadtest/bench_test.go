@@ -21,7 +21,11 @@ import (
 
 var databases localdb.Shared
 
-func TestMain(m *testing.M) { os.Exit(databases.Main(m)) }
+func TestMain(m *testing.M) {
+	code := databases.Main(m)
+	built.remove()
+	os.Exit(code)
+}
 
 // small is a run that measures every kind of cell and is over in a few seconds.
 func small() benchOptions {
