@@ -49,6 +49,21 @@ check: format vet staticcheck fresh ## all that CI asks for: format, vet, static
 bench: postgres ## measure the write path, one by one, coalesced and against a naive twin (full commits; three minutes)
 	go run ./cmd/loadtest bench --out bench/new.txt
 
+# The offered peak lies above the 600 payments/s that are wanted: some cards are declined, some orders voided.
+PEAK ?= 680
+DAY ?= 2m
+CLIMB ?= 600-1500:1m
+FAULTS ?= at 20s: psp stripe outage 8s; at 35s: kill router 2; at 45s: start router 2; at 50s: worker pause 10s; \
+	at 65s: database restart; at 97s: psp adyen outage 5s
+blackfriday: postgres ## replay a Black Friday with faults, climb to the limit, compare all books; four minutes, report in bench/
+	go run ./cmd/loadtest run --title "Black Friday" --profile black-friday:$(PEAK):$(DAY),ramp:$(CLIMB) --shards 4 --routers 2 \
+	  --psp-latency 300ms --faults '$(FAULTS)' --limit-own-p99 100ms --min-peak 600 --json bench/blackfriday.json --html bench/blackfriday.html
+
+SOAK ?= 30m
+RATE ?= 300
+soak: postgres ## half load for SOAK=30m: memory, goroutines, connections and lag must not grow; report in bench/
+	go run ./cmd/loadtest run --title "Soak" --profile soak:$(RATE):$(SOAK) --psp-latency 300ms --flat --json bench/soak.json --html bench/soak.html
+
 # Each run overwrites bench/new.txt. Keep the one before a change, and compare:
 #   make bench; mv bench/new.txt bench/old.txt; …change…; make bench; make benchcmp
 benchcmp: ## compare the run kept as bench/old.txt with the last one, bench/new.txt, by benchstat

@@ -26,4 +26,26 @@
 //		return err
 //	}
 //	result, err := r.Run(ctx)
+//
+// # Traffic
+//
+// The second workload is traffic, to see how fast a cluster is and whether every cent was right. A trace is a list of Arrivals,
+// each a buyer with what the shop does afterwards; Generate makes one from Segments of profiles by a seed, ReadTrace reads one,
+// a Recorder writes one from live traffic without personal details.
+//
+//	Player   an open system: each arrival begins at its own time, whether or not others were answered
+//	Meter    measures from the intended start, so that a stall meets all who came meanwhile
+//	Probe    adds up the processes' own metrics, over deaths and restarts
+//	Audit    compares what the API acknowledged with the books, payment by payment, and names what a run leaves (two digests)
+//	Report   all of it and the verdict, as text, JSON and one page
+//
+// What fails a verdict: a double charge, a loss, a sum that does not balance, an attempt without an answer when all has
+// settled, an answer of the API that the books contradict, or a generator that could not send what it was asked to. A fault
+// script (ParseFaults) is only read here; program loadtest makes the faults.
+//
+//	p, err := loadtest.NewPlayer(loadtest.PlayOptions{URLs: urls, Keys: keys, Now: time.Now, Meter: meter})
+//	if err != nil {
+//		return err
+//	}
+//	err = p.Play(ctx, start, loadtest.ReadTrace(file))
 package loadtest

@@ -52,7 +52,8 @@ var faultForms = []struct {
 	form *regexp.Regexp
 	like string
 }{
-	{PSPOutage, regexp.MustCompile(`^psp (?P<name>[a-z][a-z0-9_]*) outage (?P<for>\S+)(?: (?P<mode>503|reset|timeout))?$`), "psp stripe outage 30s [503|reset|timeout]"},
+	{PSPOutage, regexp.MustCompile(`^psp (?P<name>[a-z][a-z0-9_]*) outage (?P<for>\S+)(?: (?P<mode>503|reset|timeout))?$`),
+		"psp stripe outage 30s [503|reset|timeout]"},
 	{KillRouter, regexp.MustCompile(`^kill router (?P<number>[0-9]+)$`), "kill router 2"},
 	{StartRouter, regexp.MustCompile(`^start router (?P<number>[0-9]+)$`), "start router 2"},
 	{KafkaDown, regexp.MustCompile(`^kafka down (?P<for>\S+)$`), "kafka down 20s"},

@@ -192,17 +192,20 @@ func (m *Meter) most(from, to int, of func(second) int) (best, at int) {
 	return best, at
 }
 
-// Segmented writes the segments into a report, each with its own peak and our own share in it.
-func (m *Meter) Segmented(r *Report, segments []Segment, probe *Probe) {
+// Segmented writes the segments into a report, each with its own peak and our own share in it. The report's peak is the
+// highest of them, the last one left out if it climbs to find the limit.
+func (m *Meter) Segmented(r *Report, segments []Segment, probe *Probe, climbs bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	begin, highest := time.Duration(0), -1.0
-	for _, s := range segments {
+	for n, s := range segments {
 		end := begin + s.Duration
 		row := SegmentRow{Segment: s, OwnP99: probe.OwnBetween(begin, end).Seconds() * 1000}
-		row.Peak, _ = m.peak(int(begin.Seconds()), int(end.Seconds()))
-		if row.Peak > highest {
-			highest, r.PeakOwnP99 = row.Peak, row.OwnP99
+		var at int
+		row.Peak, at = m.peak(int(begin.Seconds()), int(end.Seconds()))
+		counts := n == 0 || n < len(segments)-1 || !climbs
+		if row.Peak > highest && counts {
+			highest, r.Peak, r.PeakAt, r.PeakOwnP99 = row.Peak, row.Peak, at, row.OwnP99
 		}
 		r.Segments = append(r.Segments, row)
 		begin = end

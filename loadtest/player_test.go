@@ -155,8 +155,17 @@ func TestTheGeneratorsOwnDelayCounts(t *testing.T) {
 	})
 }
 
-// TestStories plays one arrival each and wants these requests, in this order.
-func TestStories(t *testing.T) {
+// story is one arrival, what the API answers, and the requests that must follow, in this order.
+type story struct {
+	name     string
+	arrival  func(*Arrival)
+	answer   func(*http.Request, string) (int, string)
+	want     []string
+	paid     int
+	captured int64
+}
+
+func stories() []story {
 	const pay, capture = "POST /v1/payments k0", "POST /v1/payments/pay_1/capture k0/1"
 	decline := func(r *http.Request, body string) (int, string) {
 		if strings.Contains(body, "pm_decline") {
@@ -176,14 +185,7 @@ func TestStories(t *testing.T) {
 		return func(*http.Request, string) (int, string) { return status, text }
 	}
 	captured := func(a *Arrival) { a.Then = []Later{{Op: Capture, AfterMS: 1000}} }
-	for _, tc := range []struct {
-		name     string
-		arrival  func(*Arrival)
-		answer   func(*http.Request, string) (int, string)
-		want     []string
-		paid     int
-		captured int64
-	}{
+	return []story{
 		{"captured later", captured, authorizes, []string{pay, capture}, 1, 100},
 		{"charged at once", func(a *Arrival) { a.Charge = true }, authorizes, []string{pay}, 1, 100},
 		{"double click", func(a *Arrival) { a.Repeats = []int64{100} }, authorizes, []string{pay, pay}, 0, 0},
@@ -208,7 +210,12 @@ func TestStories(t *testing.T) {
 			a.Then = []Later{{Op: Capture, AfterMS: 10}, {Op: Refund, AfterMS: 20, Minor: 30}}
 		}, authorizes, []string{pay, capture, "POST /v1/payments/pay_1/refunds k0/2"}, 1, 100},
 		{"void", func(a *Arrival) { a.Then = []Later{{Op: Void, AfterMS: 10}} }, authorizes, []string{pay, "POST /v1/payments/pay_1/void k0/1"}, 0, 0},
-	} {
+	}
+}
+
+// TestStories plays one arrival each.
+func TestStories(t *testing.T) {
+	for _, tc := range stories() {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := &shopAPI{took: 10 * time.Millisecond, answer: tc.answer}

@@ -128,9 +128,14 @@ func TestSegmentsHaveTheirOwnFigures(t *testing.T) {
 	}
 	p.recent = []round{{10 * time.Second, share(.01, 100)}, {30 * time.Second, share(.02, 100)}}
 	r := &Report{}
-	m.Segmented(r, []Segment{{Profile: Steady, Rate: 1, Duration: 20 * time.Second}, {Profile: Spike, Rate: 10, Duration: 20 * time.Second}}, p)
+	segments := []Segment{{Profile: Steady, Rate: 1, Duration: 20 * time.Second}, {Profile: Spike, Rate: 10, Duration: 20 * time.Second}}
+	m.Segmented(r, segments, p, false)
 	if len(r.Segments) != 2 || r.Segments[0].Peak != 1 || r.Segments[1].Peak != 10 || math.Round(r.PeakOwnP99) != 20 || math.Round(r.Segments[0].OwnP99) != 10 {
 		t.Errorf("%+v, own share at the peak %.1f", r.Segments, r.PeakOwnP99)
+	}
+	climbing := &Report{}
+	if m.Segmented(climbing, segments, p, true); climbing.Peak != 1 || r.Peak != 10 {
+		t.Errorf("peak %.0f, without the climb %.0f, want 10 and 1", r.Peak, climbing.Peak)
 	}
 	if text := fmt.Sprint(r.segmentTable().Rows); !strings.Contains(text, "spike") {
 		t.Error(text)

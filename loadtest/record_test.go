@@ -12,28 +12,31 @@ import (
 	"time"
 )
 
+// recordedShop answers as a router does.
+func recordedShop(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	switch {
+	case strings.Contains(string(body), "tok_secret_declined"):
+		w.WriteHeader(http.StatusPaymentRequired)
+		fmt.Fprint(w, `{"id":"pay_2","status":"DECLINED"}`)
+	case strings.HasSuffix(r.URL.Path, "/refunds"):
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"id":"ref_1","paymentId":"pay_1","status":"SUCCEEDED"}`)
+	case strings.Contains(string(body), "unsound"):
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"code":"MALFORMED_JSON"}`)
+	case r.URL.Path == "/v1/payments":
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"id":"pay_1","status":"AUTHORIZED"}`)
+	default:
+		fmt.Fprint(w, `{"id":"pay_1","status":"CAPTURED"}`)
+	}
+}
+
 // TestRecordingHoldsNoPersons records a day of a shop through the proxy: the answers pass as they are, the trace has all that
 // happened, and nothing that names anybody.
 func TestRecordingHoldsNoPersons(t *testing.T) {
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		switch {
-		case strings.Contains(string(body), "tok_secret_declined"):
-			w.WriteHeader(http.StatusPaymentRequired)
-			fmt.Fprint(w, `{"id":"pay_2","status":"DECLINED"}`)
-		case strings.HasSuffix(r.URL.Path, "/refunds"):
-			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, `{"id":"ref_1","paymentId":"pay_1","status":"SUCCEEDED"}`)
-		case strings.Contains(string(body), "unsound"):
-			w.WriteHeader(http.StatusBadRequest)
-			fmt.Fprint(w, `{"code":"MALFORMED_JSON"}`)
-		case r.URL.Path == "/v1/payments":
-			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, `{"id":"pay_1","status":"AUTHORIZED"}`)
-		default:
-			fmt.Fprint(w, `{"id":"pay_1","status":"CAPTURED"}`)
-		}
-	}))
+	backend := httptest.NewServer(http.HandlerFunc(recordedShop))
 	defer backend.Close()
 	target, _ := url.Parse(backend.URL)
 	clock := time.Unix(1_700_000_000, 0)

@@ -206,14 +206,16 @@ type table struct {
 }
 
 func (r *Report) tables() []table {
-	return []table{r.segmentTable(), r.booksTable(), r.answerTable(), latencyTable("Latency in all, from the intended start (ms)", append(r.Latency, r.GeneratorLate)),
+	inAll := latencyTable("Latency in all, from the intended start (ms)", slices.Concat(r.Latency, []LatencyRow{r.GeneratorLate}))
+	return []table{r.segmentTable(), r.booksTable(), r.answerTable(), inAll,
 		latencyTable("Our own share, without the PSP (ms)", r.OwnShare), r.pspTable(), r.faultTable(), r.growthTable(), r.slowTable()}
 }
 
 func (r *Report) segmentTable() table {
 	t := table{Title: "Profile", Head: []string{"segment", "offered at most/s", "length", "peak payments/s", "own share p99 ms"}}
 	for _, s := range r.Segments {
-		t.Rows = append(t.Rows, []string{string(s.Profile), fmt.Sprintf("%.0f", s.Rate), s.Duration.String(), fmt.Sprintf("%.1f", s.Peak), fmt.Sprintf("%.1f", s.OwnP99)})
+		t.Rows = append(t.Rows, []string{string(s.Profile), fmt.Sprintf("%.0f", s.Rate), s.Duration.String(),
+			fmt.Sprintf("%.1f", s.Peak), fmt.Sprintf("%.1f", s.OwnP99)})
 	}
 	return t
 }
@@ -289,7 +291,8 @@ func (r *Report) faultTable() table {
 func (r *Report) growthTable() table {
 	t := table{Title: "Growth, second quarter to last", Head: []string{"what", "process", "early", "late", "flat"}}
 	for _, g := range r.Growth {
-		t.Rows = append(t.Rows, []string{g.Plot, g.Name, fmt.Sprintf("%.1f %s", g.Early, g.Unit), fmt.Sprintf("%.1f %s", g.Late, g.Unit), fmt.Sprint(g.Flat)})
+		t.Rows = append(t.Rows, []string{g.Plot, g.Name, fmt.Sprintf("%.1f %s", g.Early, g.Unit), fmt.Sprintf("%.1f %s", g.Late, g.Unit),
+			fmt.Sprint(g.Flat)})
 	}
 	return t
 }
@@ -297,8 +300,8 @@ func (r *Report) growthTable() table {
 func (r *Report) slowTable() table {
 	t := table{Title: "Slowest calls", Head: []string{"call", "payment", "at s", "took ms", "HTTP", "says", "tries"}}
 	for _, s := range r.Slowest {
-		t.Rows = append(t.Rows, []string{string(s.Op), s.Payment, fmt.Sprintf("%.1f", float64(s.AtMS)/1000), fmt.Sprint(s.TookMS), fmt.Sprint(s.Status), s.Word,
-			fmt.Sprint(s.Tries)})
+		t.Rows = append(t.Rows, []string{string(s.Op), s.Payment, fmt.Sprintf("%.1f", float64(s.AtMS)/1000), fmt.Sprint(s.TookMS),
+			fmt.Sprint(s.Status), s.Word, fmt.Sprint(s.Tries)})
 	}
 	return t
 }

@@ -66,7 +66,7 @@ func (t *trial) run(ctx context.Context) (*loadtest.Report, error) {
 	r.Sent, r.Overrun = t.player.Sent()
 	t.meter.Measured(r)
 	if t.o.trace == "" {
-		t.meter.Segmented(r, t.o.traffic.segments, t.probe)
+		t.meter.Segmented(r, t.o.traffic.segments, t.probe, t.o.limitOwn > 0)
 	}
 	t.probe.Probed(r)
 	t.noteLimit(r)
