@@ -19,9 +19,11 @@ SELECT b.bucket, b.epoch, b.seq FROM buckets b WHERE b.state IN ('OWNED', 'FROZE
 	sqlRelayCursors = `SELECT r.bucket, r.seq FROM relay_cursors r WHERE r.bucket = ANY($1::INT4[])`
 
 	// sqlRelayEvents reads a stretch of each of some buckets' logs, and whether the event's payment is held back. It relies
-	// on the primary keys: a lower bound in the scan steps over what was pruned.
+	// on the primary keys: a lower bound in the scan steps over what was pruned. A payload that is too large to be sent stays
+	// where it is: a few of them would take a statement's whole time.
 	sqlRelayEvents = `
-SELECT o.bucket, o.seq, o.payment_id, o.version, o.type, o.payload, o.created_at, k.payment_id IS NOT NULL AS held
+SELECT o.bucket, o.seq, o.payment_id, o.version, o.type,
+    CASE WHEN octet_length(o.payload::TEXT) <= $4::INT8 THEN o.payload END, o.created_at, k.payment_id IS NOT NULL AS held
 FROM unnest($1::INT4[], $2::INT8[], $3::INT8[]) AS c(bucket, after, through)
 JOIN outbox o ON o.bucket = c.bucket AND o.seq > c.after AND o.seq <= c.through
 LEFT JOIN parked_payments k ON k.bucket = o.bucket AND k.payment_id = o.payment_id AND (k.state <> 'RELEASED') IS TRUE
@@ -133,11 +135,11 @@ func (c *Cluster) Cursors(ctx context.Context, shardName string, buckets []Bucke
 }
 
 // Outbox reads the given stretches of buckets' logs in the order of bucket and number. It reads as many rows as the
-// stretches are long: the caller bounds them. A number that is missing is an *InvariantError (S4): below a bucket's head there are no gaps.
-func (c *Cluster) Outbox(ctx context.Context, shardName string, stretches []Stretch) ([]OutboxEvent, error) {
+// stretches are long: the caller bounds them. The Payload of an event that is larger than maxBytes is nil. A number that is missing is an *InvariantError (S4): below a bucket's head there are no gaps.
+func (c *Cluster) Outbox(ctx context.Context, shardName string, stretches []Stretch, maxBytes int) ([]OutboxEvent, error) {
 	events, err := readRows(ctx, c, shardName, "relay events", scanOutboxEvent, sqlRelayEvents,
 		column(stretches, func(s Stretch) int32 { return int32(s.Bucket) }), column(stretches, func(s Stretch) int64 { return s.After }),
-		column(stretches, func(s Stretch) int64 { return s.Through }))
+		column(stretches, func(s Stretch) int64 { return s.Through }), maxBytes)
 	if err != nil {
 		return nil, err
 	}

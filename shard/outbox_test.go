@@ -100,14 +100,18 @@ func TestOutboxWantsEveryNumber(t *testing.T) {
 		b.captured(t, "shop", keyIn("shop", 9, n))
 	}
 	all := []shard.Stretch{{Bucket: 9, After: 0, Through: 6}}
-	events, err := b.Outbox(context.Background(), "shard-1", all)
+	events, err := b.Outbox(context.Background(), "shard-1", all, 1000)
 	if must(t, err); len(events) != 6 {
 		t.Fatalf("%d events", len(events))
+	}
+	large, err := b.Outbox(context.Background(), "shard-1", all, 3)
+	if must(t, err); large[0].Payload != nil || events[0].Payload == nil {
+		t.Error("a payload above the limit was read, or one below it was not")
 	}
 	for _, missing := range []string{"6", "3", "1"} {
 		b.layout.Exec(t, "shard-1", "DELETE FROM outbox WHERE bucket = 9 AND seq = "+missing)
 		var broken *shard.InvariantError
-		if _, err := b.Outbox(context.Background(), "shard-1", all); !errors.As(err, &broken) || broken.Invariant != "S4" {
+		if _, err := b.Outbox(context.Background(), "shard-1", all, 1000); !errors.As(err, &broken) || broken.Invariant != "S4" {
 			t.Errorf("without %s: %v", missing, err)
 		}
 	}
@@ -192,7 +196,7 @@ func TestRedrive(t *testing.T) {
 	if err != nil || len(due) != 1 || due[0].State != shard.ParkRedrive || due[0].Tries != 0 || !strings.Contains(due[0].Reason, "large") {
 		t.Errorf("%+v, %v", due, err)
 	}
-	held, err := b.HeldEvents(ctx, "shard-1", due[0], 1, 10)
+	held, err := b.HeldEvents(ctx, "shard-1", due[0], 1, 10, 1000)
 	if err != nil || len(held) != 1 || held[0].Type != "payment.processing" {
 		t.Errorf("%+v, %v", held, err)
 	}

@@ -43,7 +43,8 @@ WHERE k.state <> 'RELEASED' ORDER BY k.parked_at LIMIT $1::INT8`
 	// sqlHeldEvents reads the events of one payment that wait behind its first. It relies on outbox_payment_version: the
 	// order of versions is that of numbers.
 	sqlHeldEvents = `
-SELECT o.bucket, o.seq, o.payment_id, o.version, o.type, o.payload, o.created_at
+SELECT o.bucket, o.seq, o.payment_id, o.version, o.type,
+    CASE WHEN octet_length(o.payload::TEXT) <= $6::INT8 THEN o.payload END, o.created_at
 FROM outbox o
 WHERE o.bucket = $1::INT4 AND o.payment_id = $2::TEXT AND (o.seq >= $3::INT8 AND o.seq <= $4::INT8) IS TRUE
 ORDER BY o.version LIMIT $5::INT8`
@@ -98,8 +99,10 @@ func (c *Cluster) Parked(ctx context.Context, shardName string, limit int) ([]Pa
 }
 
 // HeldEvents returns up to limit events of a parked payment, from its first that waits through number through.
-func (c *Cluster) HeldEvents(ctx context.Context, shardName string, p ParkedPayment, through int64, limit int) ([]PostedEvent, error) {
-	return readRows(ctx, c, shardName, "held events", scanEvent, sqlHeldEvents, int32(p.Bucket), p.PaymentID, p.Seq, through, limit)
+// The Payload of one that is larger than maxBytes is nil.
+func (c *Cluster) HeldEvents(ctx context.Context, shardName string, p ParkedPayment, through int64, limit, maxBytes int) ([]PostedEvent, error) {
+	return readRows(ctx, c, shardName, "held events", scanEvent, sqlHeldEvents, int32(p.Bucket), p.PaymentID, p.Seq, through, limit,
+		maxBytes)
 }
 
 // Redrive asks the relay to try a parked payment's events once more. It returns ErrNotFound for a payment that is not

@@ -195,7 +195,7 @@ func excuseParked(ctx context.Context, shards *shard.Cluster, name string, curso
 		return 0, err
 	}
 	for _, p := range held {
-		events, err := shards.HeldEvents(ctx, name, p, cursors[p.Bucket], maxParked)
+		events, err := shards.HeldEvents(ctx, name, p, cursors[p.Bucket], maxParked, 0)
 		if err != nil {
 			return 0, err
 		}

@@ -310,9 +310,16 @@ func TestC048OrderInsideOnePayment(t *testing.T) {
 	var left atomic.Int64
 	left.Store(2)
 	b.refuse(a.ID, func() bool { return left.Add(-1) >= 0 })
-	small := func(c *relay.Config) { c.Batch, c.Backoff = 2, 3*time.Second }
-	b.relay(t, "first", small)
-	b.relay(t, "second", small)
+	var ahead atomic.Int64 // A's next try is due when the test says so
+	small := func(c *relay.Config) {
+		c.Batch, c.Backoff = 2, time.Minute
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	}
+	first, second := b.relay(t, "first", small), b.relay(t, "second", small)
+	eventually(t, "B to Z are published", func() bool {
+		return first.metric(t, "paygrid_relay_published_total")+second.metric(t, "paygrid_relay_published_total") >= 75
+	})
+	ahead.Store(int64(2 * time.Minute))
 	b.settled(t)
 	events, _ := b.sound(t)
 	at, types := indexOf(events, a.ID)

@@ -9,7 +9,8 @@ import (
 
 const (
 	dueEvery  = 100 * time.Millisecond // between two looks at what is to be tried again
-	dueLimit  = 20                     // payments per look, so that other payments need not wait long
+	dueLimit  = 20                     // payments per look …
+	dueBudget = 50 * time.Millisecond  // … and time to spend on them, so that other payments need not wait long
 	heldLimit = 100                    // events of one payment per look
 )
 
@@ -49,13 +50,16 @@ func (t *term) retryDue(ctx context.Context) error {
 	if now.Before(t.due) {
 		return nil
 	}
-	t.due = now.Add(dueEvery)
+	defer func() { t.due = t.relay.config.Now().Add(dueEvery) }()
 	due, err := t.relay.shards.DueParked(ctx, t.shard, now, dueLimit)
 	if err != nil {
 		return err
 	}
 	var decided []shard.ParkedPayment
 	for _, p := range due {
+		if t.relay.config.Now().Sub(now) > dueBudget {
+			break // the others are still due at the next look
+		}
 		if _, known := t.cursors[p.Bucket]; !known {
 			continue // the bucket has just come: the next round looks its cursor up
 		}
@@ -75,13 +79,17 @@ func (t *term) retryDue(ctx context.Context) error {
 // will find once it is released. It returns what to write of the payment. It returns an error if the broker is at fault: then
 // the try does not count.
 func (t *term) retry(ctx context.Context, p shard.ParkedPayment) (shard.ParkedPayment, error) {
-	events, err := t.relay.shards.HeldEvents(ctx, t.shard, p, t.cursors[p.Bucket].seq, heldLimit)
+	limit := heldLimit
+	if p.Tries > 0 {
+		limit = 1 // it was refused before: what lies behind it is read once it is sent
+	}
+	events, err := t.relay.shards.HeldEvents(ctx, t.shard, p, t.cursors[p.Bucket].seq, limit, t.relay.config.MaxBytes)
 	if err != nil {
 		return p, err
 	}
 	rest, err := t.sendAlone(ctx, events)
 	switch {
-	case err == nil && len(events) == heldLimit:
+	case err == nil && len(events) == limit:
 		p.Seq, p.Tries, p.State, p.NextTryAt = events[len(events)-1].Seq+1, 0, shard.ParkRetrying, t.relay.config.Now()
 		return p, nil
 	case err == nil:

@@ -73,6 +73,11 @@ func (t *term) publish(ctx context.Context, events []shard.OutboxEvent) ([]shard
 // send sends the first event of a chain, and the next when it is acknowledged. The record has a context that never ends; see
 // the package's page.
 func (t *term) send(rest chain, results chan<- result) {
+	if rest[0].Payload == nil { // larger than any batch may be: it was not even read
+		t.count(rest[0], kerr.MessageTooLarge)
+		results <- result{rest, kerr.MessageTooLarge}
+		return
+	}
 	t.client.Produce(context.Background(), record(rest[0], t.relay.config.Source), func(_ *kgo.Record, err error) {
 		t.count(rest[0], err)
 		switch {

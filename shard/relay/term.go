@@ -147,7 +147,7 @@ func (t *term) round(ctx context.Context) (found, more bool, err error) {
 	if err != nil || len(stretches) == 0 {
 		return false, false, err
 	}
-	events, err := t.relay.shards.Outbox(ctx, t.shard, stretches)
+	events, err := t.relay.shards.Outbox(ctx, t.shard, stretches, t.relay.config.MaxBytes)
 	if err != nil {
 		return false, false, err
 	}
