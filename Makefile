@@ -7,14 +7,16 @@ SHELL := /bin/bash
 
 # Packages that run a database at once, each with its own; more than two only wait for each other on a small machine.
 P ?= 2
-# RACE=1 tests with the race detector; `make check` does.
+# RACE=1 tests with the race detector.
 RACE ?=
+# SHORT=1 tests with fewer rounds and histories; `make check` does, with the race detector.
+SHORT ?=
 # COUNT=1 runs tests whose result is cached, again.
 COUNT ?=
 # What to test, as in: make test PKG=./shard
 PKG ?= ./...
 
-TEST_FLAGS := -timeout 15m -p $(P) $(if $(RACE),-race) $(if $(COUNT),-count $(COUNT))
+TEST_FLAGS := -timeout 15m -p $(P) $(if $(RACE),-race) $(if $(SHORT),-short) $(if $(COUNT),-count $(COUNT))
 TOOL := go tool -modfile=deploy/tools/go.mod
 
 # The seed of the one history to replay, and how many to run, as in: make sim SEED=42, make sim N=100000
@@ -43,8 +45,9 @@ test-kafka: postgres ## test the relay against a real Apache Kafka, fetched with
 sim: postgres ## run simulated histories of payments, faults and crashes, or replay the one with SEED=n
 	go test ./payment -run '^TestSimulation$$' -count 1 -timeout 60m -args -sim.n=$(N) -sim.seed=$(SEED)
 
-check: format vet staticcheck fresh ## all that CI asks for: format, vet, staticcheck, generated files, tests with -race
-	$(MAKE) --no-print-directory test RACE=1
+check: format vet staticcheck fresh ## all that CI asks for: format, vet, staticcheck, generated files, all tests, short ones with -race
+	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory test RACE=1 SHORT=1
 
 bench: postgres ## measure the write path, one by one, coalesced and against a naive twin (full commits; three minutes)
 	go run ./cmd/loadtest bench --out bench/new.txt

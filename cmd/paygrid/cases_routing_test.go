@@ -30,10 +30,10 @@ func firstRules(first string, minRequests int64) psprouter.Rules {
 const noBreaker = 100_000
 
 // opened waits until an open breaker would let a probe through.
-func opened(t *testing.T) {
+func opened(t *testing.T, openForMS int64) {
 	t.Helper()
 	select {
-	case <-time.After((breakerOpenMS + 50) * time.Millisecond):
+	case <-time.After(time.Duration(openForMS+50) * time.Millisecond):
 	case <-t.Context().Done():
 	}
 }
@@ -51,7 +51,7 @@ func TestC011(t *testing.T) {
 		c = g.addRouter(t, func(*routerConfig) {}) // with a breaker that remembers nothing good
 		for _, probe := range []string{"pm_slow_ok_1s", "pm_decline"} {
 			c011Open(t, g, c, probe)
-			opened(t)
+			opened(t, breakerOpenMS)
 			if probe == "pm_decline" {
 				c.pay(t, "k-e", p10("o-e", probe, "automatic")).want(t, http.StatusPaymentRequired)
 			} else {
@@ -135,7 +135,9 @@ func c011HalfOpen(t *testing.T, g *testGrid, c caller) {
 
 // TestAllPSPsUnavailable: with both breakers open nothing is written, and the key is free for later.
 func TestAllPSPsUnavailable(t *testing.T) {
-	inBothLevels(t, gridOptions{Routers: 1, Rules: firstRules("adyen", 10)}, func(t *testing.T, g *testGrid) {
+	rules := firstRules("adyen", 10)
+	rules.Breaker.OpenForMS = 8000 // longer than what is done while both are open, on a busy machine
+	inBothLevels(t, gridOptions{Routers: 1, Rules: rules}, func(t *testing.T, g *testGrid) {
 		c, down := g.callers[0], map[string]string{"stripe": "pm_503", "adyen": "pm_503"}
 		for n := range 10 {
 			r := c.pay(t, fmt.Sprint("k-down-", n), p10At("o-down", "automatic", down)).want(t, http.StatusServiceUnavailable)
@@ -160,7 +162,7 @@ func TestAllPSPsUnavailable(t *testing.T) {
 		if s, a := g.tally(), tallyOf(g.Adyen.Books()); s.Calls != 10 || a.Calls != 10 {
 			t.Errorf("the PSPs saw %+v and %+v", s, a)
 		}
-		opened(t)
+		opened(t, rules.Breaker.OpenForMS)
 		r := c.pay(t, "k-free", both).want(t, http.StatusCreated)
 		if r.replayed {
 			t.Error("the key was taken by a refusal")
