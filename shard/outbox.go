@@ -135,7 +135,8 @@ func (c *Cluster) Cursors(ctx context.Context, shardName string, buckets []Bucke
 }
 
 // Outbox reads the given stretches of buckets' logs in the order of bucket and number. It reads as many rows as the
-// stretches are long: the caller bounds them. The Payload of an event that is larger than maxBytes is nil. A number that is missing is an *InvariantError (S4): below a bucket's head there are no gaps.
+// stretches are long: the caller bounds them. The Payload of an event that is larger than maxBytes is nil. A number that is
+// missing is an *InvariantError (S4): below a bucket's head there are no gaps.
 func (c *Cluster) Outbox(ctx context.Context, shardName string, stretches []Stretch, maxBytes int) ([]OutboxEvent, error) {
 	events, err := readRows(ctx, c, shardName, "relay events", scanOutboxEvent, sqlRelayEvents,
 		column(stretches, func(s Stretch) int32 { return int32(s.Bucket) }), column(stretches, func(s Stretch) int64 { return s.After }),

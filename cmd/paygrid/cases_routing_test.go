@@ -17,7 +17,7 @@ import (
 )
 
 // breakerOpenMS is how long a breaker of these tests stays open. The breaker's own clock is the machine's.
-const breakerOpenMS = 700
+const breakerOpenMS = 2000
 
 // firstRules prefer one PSP; the other stands by. Breakers trip after minRequests failures.
 func firstRules(first string, minRequests int64) psprouter.Rules {
