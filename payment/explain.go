@@ -150,7 +150,7 @@ func (x Explanation) Write(out io.Writer) error {
 	p := x.Payment
 	fmt.Fprintf(w, "payment %s\t\n", p.ID)
 	fmt.Fprintf(w, "  state\t%s (version %d)\n", x.State, x.Version)
-	fmt.Fprintf(w, "  amount\t%s, captured %d, refunding %d, refunded %d, capturable %d\n", p.Amount,
+	fmt.Fprintf(w, "  amount\t%s: %d minor units, captured %d, refunding %d, refunded %d, capturable %d\n", p.Amount, p.Amount.Minor,
 		p.Captured, p.Refunding, p.Refunded, p.Capturable)
 	fmt.Fprintf(w, "  client\t%s, order %s\n", x.Client, p.OrderID)
 	fmt.Fprintf(w, "  place\tbucket %s on %s at epoch %d\n", x.Bucket, x.Shard, x.Epoch)
