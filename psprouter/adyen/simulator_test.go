@@ -197,7 +197,7 @@ func TestC021LateFailuresAreReversals(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	if !b.sim.Reverse(auth.Reference) {
-		t.Skip("the simulator takes no automatic capture back")
+		t.Fatal("the simulator takes no automatic capture back")
 	}
 	if n := b.told("CAPTURE_FAILED"); !n.Reversed || n.Operation != psprouter.OpCapture || n.Original != auth.Reference || n.Amount != eur(10000) {
 		t.Errorf("%+v", n)
