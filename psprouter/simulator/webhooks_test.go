@@ -116,7 +116,7 @@ func TestStripeSignatureVector(t *testing.T) {
 }
 `
 	if sum := sha256.Sum256([]byte(body)); len(body) != 484 || hex.EncodeToString(sum[:]) != "98cc89412549ca7faf118fca984763bdb6f81e13d1ce8c528dbbb5be602ec1be" {
-		t.Skipf("the body is not typed as it was published: %d bytes, %x", len(body), sum)
+		t.Fatalf("the body is not typed as it was published: %d bytes, %x", len(body), sum)
 	}
 	s := newSim(t, Options{Now: time.Now, WebhookSecrets: []string{"webhook_secret"}})
 	_, header := s.dialect.sign(&event{body: []byte(body)}, time.Unix(1533204620, 0), false)
