@@ -78,10 +78,11 @@ func (s *Service) resolve(ctx context.Context, d shard.Due, owner string) error 
 	}
 	err = s.learned(ctx, a.PaymentID, a.ID, fact{outcome: finding.Outcome})
 	s.config.Pause(point("resolve", stepSettled))
-	if errors.Is(err, errClosed) {
+	var transition *TransitionError
+	switch {
+	case errors.Is(err, errClosed):
 		return nil
-	}
-	if errors.Is(err, errEarly) {
+	case errors.Is(err, errEarly), errors.As(err, &transition): // it does not fit yet: ask again later, and in the end tell people
 		return s.recheck(ctx, a, d, owner, finding)
 	}
 	return err
