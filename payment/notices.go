@@ -56,9 +56,8 @@ func (s *Service) TakeWebhook(ctx context.Context, pspName string, header http.H
 }
 
 func (s *Service) webhooksOf(pspName string) (psprouter.WebhookReader, error) {
-	psp, ok := s.psps.ByName(pspName)
-	if reader, reads := psp.(psprouter.WebhookReader); ok && reads {
-		return reader, nil
+	if psp, ok := s.psps.ByName(pspName); ok {
+		return psp, nil
 	}
 	return nil, &Error{Code: CodeNotFound, Detail: "no PSP of that name sends webhooks here", Reference: clip(pspName), Remedy: "check the URL"}
 }

@@ -106,14 +106,7 @@ func (s *Service) absenceProves(a shard.Attempt, d shard.Due) bool {
 	if !ok {
 		return false
 	}
-	return s.now().Sub(a.SentAt) >= visibility(psp) && d.Absent+1 >= absencesNeeded
-}
-
-func visibility(psp psprouter.PSP) time.Duration {
-	if inquirer, ok := psp.(psprouter.Inquirer); ok {
-		return inquirer.VisibilityWindow()
-	}
-	return 0
+	return s.now().Sub(a.SentAt) >= psp.VisibilityWindow() && d.Absent+1 >= absencesNeeded
 }
 
 // recheck gives the attempt back with the time of its next check. Absences count only from the visibility window on; an
@@ -124,7 +117,7 @@ func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, own
 		Escalated: d.Escalated}
 	psp, known := s.psps.ByName(a.PSP)
 	switch {
-	case f.Absent && known && now.Sub(a.SentAt) >= visibility(psp):
+	case f.Absent && known && now.Sub(a.SentAt) >= psp.VisibilityWindow():
 		r.Absent++
 	case f.Outcome.Class() != psprouter.Unknown:
 		r.Absent = 0
@@ -173,13 +166,9 @@ func (s *Service) inquire(ctx context.Context, snapshot shard.Snapshot, a shard.
 		return psprouter.Finding{Outcome: outcome}
 	}
 	defer func() { done(psprouter.NotAsked("no inquiry was made")) }() // the first done counts
-	inquirer, ok := psp.(psprouter.Inquirer)
-	if !ok {
-		return psprouter.Finding{Outcome: psprouter.UnknownBecause("this PSP cannot be asked")}
-	}
 	var finding psprouter.Finding
 	s.call(ctx, psp, "INQUIRE_"+a.Kind, func(ctx context.Context) psprouter.Outcome {
-		finding = inquirer.Inquire(ctx, s.inquiry(snapshot, a, psp, ref))
+		finding = psp.Inquire(ctx, s.inquiry(snapshot, a, psp, ref))
 		return finding.Outcome
 	})
 	done(finding.Outcome)
