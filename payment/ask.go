@@ -50,9 +50,12 @@ func open(c AuthorizeCommand, choice psprouter.Choice, at time.Time, checkAfter 
 }
 
 // newAttempt is a call that is about to be made: its row is committed first, so that what was sent has a row that says so.
+// p is the payment as it will be. Its version moves the time in the ID, so that a payment's attempts sort as they were made, even
+// two within a millisecond.
 func newAttempt(p shard.Payment, kind string, minor int64, clientKey string, at time.Time, checkAfter time.Duration) shard.Attempt {
 	b, _ := shard.BucketOfID(shard.PaymentPrefix, p.ID) // our own ID; Change.Check would refuse another
-	return shard.Attempt{ID: shard.NewID(shard.AttemptPrefix, b, at), PaymentID: p.ID, Kind: kind, PSP: p.PSP, Amount: minor,
+	id := shard.NewID(shard.AttemptPrefix, b, p.UpdatedAt.Add(time.Duration(p.Version)*time.Millisecond))
+	return shard.Attempt{ID: id, PaymentID: p.ID, Kind: kind, PSP: p.PSP, Amount: minor,
 		Status: Pending, ClientKey: clientKey, SentAt: at, NextCheckAt: at.Add(checkAfter), UpdatedAt: at}
 }
 
@@ -211,7 +214,7 @@ func askRefund(s shard.Snapshot, c RefundCommand, at time.Time, checkAfter time.
 		return asked{}, fmt.Errorf("payment %s: refund: %w", p.ID, err)
 	}
 	m.payment().Parts, m.payment().Refunding = parts, p.Refunding+minor
-	a := newAttempt(p, AttemptRefund, minor, c.Key, at, checkAfter)
+	a := newAttempt(*m.payment(), AttemptRefund, minor, c.Key, at, checkAfter)
 	b, _ := shard.BucketOfID(shard.PaymentPrefix, p.ID)
 	m.refunds(shard.Refund{ID: shard.NewID(shard.RefundPrefix, b, at), PaymentID: p.ID, AttemptID: a.ID, Amount: minor, Status: Pending,
 		Shares: shares, CreatedAt: at})

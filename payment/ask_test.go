@@ -290,3 +290,30 @@ func TestRefusedRefundFreesItsShares(t *testing.T) {
 		}
 	}
 }
+
+// The attempts of a payment sort as they were made, though two are made in one millisecond, or the second on a machine whose
+// clock is behind: the first is the one that the key names.
+func TestAttemptsSortAsMade(t *testing.T) {
+	for _, skew := range []time.Duration{0, -time.Minute} {
+		for range 20 { // a random order would be right once in a million times
+			b := opened(t, p10("k", "pm_ok", Manual))
+			first := b.Attempts[0]
+			step, err := rerouted(b.Snapshot, first, psprouter.NotSentBecause("down"), choice(), noon.Add(skew), checkAfter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			second := step.attempt
+			if second.ID <= first.ID {
+				t.Fatalf("clock %v behind: %s, then %s", skew, first.ID, second.ID)
+			}
+			b.take(t, step.change)
+			m, err := begin(b.Payment, OnAuthorized, noon.Add(skew))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if third := newAttempt(*m.payment(), AttemptCapture, 1, "", noon.Add(skew), checkAfter); third.ID <= second.ID {
+				t.Fatalf("clock %v behind: %s, then %s", skew, second.ID, third.ID)
+			}
+		}
+	}
+}

@@ -144,7 +144,7 @@ func lateSuccess(s shard.Snapshot, a shard.Attempt, o psprouter.Outcome, at time
 	}
 	m.tells(a, Succeeded, o)
 	if !beingReturned(s, a.ID, kind) {
-		m.opensReturn(p, kind, a)
+		m.opensReturn(kind, a)
 	}
 	change, err := m.finish()
 	return change, Answer{Kind: KindProcessing, PaymentID: p.ID}, err
@@ -161,8 +161,8 @@ func beingReturned(s shard.Snapshot, attemptID, kind string) bool {
 }
 
 // opensReturn opens the attempt of our own that gives what a did back. It is due at once: the resolver sends it.
-func (m *move) opensReturn(p shard.Payment, kind string, a shard.Attempt) {
-	undo := newAttempt(p, kind, a.Amount, "", m.change.At, 0)
+func (m *move) opensReturn(kind string, a shard.Attempt) {
+	undo := newAttempt(*m.payment(), kind, a.Amount, "", m.change.At, 0)
 	undo.PSP, undo.RouteReason = a.PSP, returnsPrefix+a.ID
 	m.opens(undo)
 }
@@ -194,7 +194,7 @@ func settleReturn(p shard.Payment, a shard.Attempt, o psprouter.Outcome, at time
 	}
 	m.tells(a, status, o)
 	if status == NotSent {
-		m.opensReturn(p, a.Kind, shard.Attempt{ID: returns(a), PSP: a.PSP, Amount: a.Amount})
+		m.opensReturn(a.Kind, shard.Attempt{ID: returns(a), PSP: a.PSP, Amount: a.Amount})
 	}
 	change, err := m.finish()
 	return change, Answer{Kind: KindProcessing, PaymentID: p.ID}, err

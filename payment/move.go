@@ -30,7 +30,9 @@ func begin(p shard.Payment, on Trigger, at time.Time) (*move, error) {
 	m := &move{transition: t, change: shard.Change{From: p.Status, Payment: p, At: at}}
 	m.payment().Status = t.To
 	m.payment().Version++
-	m.payment().UpdatedAt = at
+	if at.After(p.UpdatedAt) { // clocks differ between machines; a payment's time does not go back
+		m.payment().UpdatedAt = at
+	}
 	m.payment().Parts = slices.Clone(p.Parts)
 	return m, nil
 }

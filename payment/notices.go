@@ -367,7 +367,7 @@ func capturedOutside(p shard.Payment, n psprouter.Notice, at time.Time) (shard.C
 	if err != nil {
 		return shard.Change{}, err
 	}
-	a := newAttempt(p, AttemptCapture, minor, "", at, 0)
+	a := newAttempt(*m.payment(), AttemptCapture, minor, "", at, 0)
 	a.RouteReason = "captured outside, as the PSP told"
 	m.tells(a, Succeeded, n.Outcome)
 	if err := m.captures(minor, a.ID); err != nil {

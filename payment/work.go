@@ -181,7 +181,7 @@ func runOut(s shard.Snapshot, at time.Time) (shard.Change, error) {
 	}
 	if a, waits := pendingOf(s, AttemptAuthorize); waits {
 		m.tells(a, FailedEnd, psprouter.DeclinedWith(redirectExpired, "the buyer did not come back in time"))
-		m.opensReturn(s.Payment, AttemptVoid, a)
+		m.opensReturn(AttemptVoid, a)
 		m.payment().RedirectURL = ""
 	}
 	m.releases()
