@@ -283,3 +283,41 @@ func TestCloseWhileCallersWait(t *testing.T) {
 		})
 	}
 }
+
+// TestNoticesInOneBatch: notices that come together are stored by one statement. The copy of one waits for the next, and hears
+// that it is stored.
+func TestNoticesInOneBatch(t *testing.T) {
+	isolations(t, func(t *testing.T, options shard.Options) {
+		ctx := context.Background()
+		c := oneLane(t, options)
+		stored := make([]bool, 5)
+		put := func(n int, event string) func() error {
+			return func() (err error) {
+				item := shard.InboxItem{Bucket: shard.Bucket(n), PSP: "stripe", EventID: event, Kind: "charge.failed", Raw: []byte(event)}
+				stored[n], err = c.PutInbox(ctx, item, opening("shop", "k1").At)
+				return err
+			}
+		}
+		same := func(n int) func() error {
+			return func() (err error) {
+				item := shard.InboxItem{Bucket: 7, PSP: "stripe", EventID: "same", Kind: "charge.failed", Raw: []byte("same")}
+				stored[n], err = c.PutInbox(ctx, item, opening("shop", "k1").At)
+				return err
+			}
+		}
+		for n, err := range together(t, c, put(0, "a"), put(1, "b"), put(2, "c"), same(3), same(4)) {
+			if err != nil {
+				t.Errorf("%d: %v", n, err)
+			}
+		}
+		if !stored[0] || !stored[1] || !stored[2] || stored[3] == stored[4] {
+			t.Errorf("stored %v, want all, and of the last two one", stored)
+		}
+		if statements, notices := c.batches(t, "put inbox"); statements != 2 || notices != 5 {
+			t.Errorf("%d statements for %d notices, want 2 for 5", statements, notices)
+		}
+		if n := c.layout.Count(t, "shard-1", "SELECT count(*) FROM webhook_inbox WHERE raw = event_id::BYTEA AND state = 'NEW'"); n != 4 {
+			t.Errorf("%d rows, want 4", n)
+		}
+	})
+}

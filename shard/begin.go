@@ -142,7 +142,7 @@ func collect(rows pgx.Rows, size int, id func(n int) string) ([]error, error) {
 	for n := range out {
 		verdict, ok := verdicts[id(n)]
 		if !ok {
-			return nil, fmt.Errorf("the statement said nothing of payment %s", id(n))
+			return nil, fmt.Errorf("the statement said nothing of %s", id(n))
 		}
 		out[n] = verdict
 	}

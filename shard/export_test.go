@@ -5,9 +5,7 @@ func (c *Cluster) Waiting() int {
 	n := 0
 	for _, s := range c.all() {
 		for _, l := range s.lanes {
-			l.mu.Lock()
-			n += len(l.openings) + len(l.changes)
-			l.mu.Unlock()
+			n += l.length()
 		}
 	}
 	return n

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,22 +10,37 @@ import (
 )
 
 const (
-	// sqlPutInbox stores a notice behind the fence. A redelivery meets the primary key and changes nothing.
+	// sqlPutInbox stores notices behind the fence, for a batch, in one commit. A redelivery meets the primary key and changes
+	// nothing. A notice is in a batch once.
 	sqlPutInbox = `
-WITH f AS (
-    SELECT b.bucket FROM buckets b
-    WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'OWNED' FOR UPDATE
+WITH i AS (
+    SELECT t.bucket, t.epoch, t.psp, t.event_id, t.kind, t.attempt_id, t.reference, t.original, t.raw, t.received_at
+    FROM unnest($1::INT4[], $2::INT8[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::TEXT[], $7::TEXT[], $8::TEXT[], $9::BYTEA[],
+        $10::TIMESTAMPTZ[]) AS t(bucket, epoch, psp, event_id, kind, attempt_id, reference, original, raw, received_at)
+),
+f AS (
+    SELECT b.bucket, b.epoch FROM buckets b
+    WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED'
+    ORDER BY b.bucket FOR UPDATE
 ),
 w AS (
     INSERT INTO webhook_inbox (bucket, psp, event_id, kind, attempt_id, reference, original, raw, state, reason, received_at,
         next_try_at, updated_at)
-    SELECT f.bucket, $3::TEXT, $4::TEXT, $5::TEXT, $6::TEXT, $7::TEXT, $8::TEXT, $9::BYTEA, 'NEW', '', $10::TIMESTAMPTZ,
-        $10::TIMESTAMPTZ, $10::TIMESTAMPTZ
-    FROM f
+    SELECT i.bucket, i.psp, i.event_id, i.kind, i.attempt_id, i.reference, i.original, i.raw, 'NEW', '', i.received_at,
+        i.received_at, i.received_at
+    FROM i JOIN f ON f.bucket = i.bucket AND f.epoch = i.epoch
     ON CONFLICT DO NOTHING
-    RETURNING bucket
+    RETURNING bucket, psp, event_id
 )
-SELECT (SELECT count(*) FROM f), (SELECT count(*) FROM w)`
+SELECT i.psp || ' ' || i.event_id, f.bucket IS NOT NULL AS owned, w.bucket IS NOT NULL AS written
+FROM i LEFT JOIN f ON f.bucket = i.bucket AND f.epoch = i.epoch
+LEFT JOIN w ON w.bucket = i.bucket AND w.psp = i.psp AND w.event_id = i.event_id`
+
+	// sqlFindNotices tells which notices are stored. It relies on the primary key.
+	sqlFindNotices = `
+SELECT w.psp || ' ' || w.event_id
+FROM unnest($1::INT4[], $2::TEXT[], $3::TEXT[]) AS t(bucket, psp, event_id)
+JOIN webhook_inbox w ON w.bucket = t.bucket AND w.psp = t.psp AND w.event_id = t.event_id`
 
 	// sqlClaimInbox leases notices that are to be applied. It relies on webhook_inbox_due.
 	sqlClaimInbox = `
@@ -96,26 +112,67 @@ type InboxItem struct {
 	NextTryAt  time.Time `json:"nextTryAt"`
 }
 
-// PutInbox stores a notice in its bucket and tells whether it was new. Only what came of it is read from item; state and
-// times are set by at.
+// notice is an InboxItem on its way through a lane.
+type notice struct {
+	InboxItem
+	epoch int64
+}
+
+// id names a notice on its shard.
+func (n notice) id() string { return n.PSP + " " + n.EventID }
+
+// PutInbox stores a notice in its bucket and tells whether it was new; one whose commit was in doubt and is found counts as
+// new. State and times are set by at.
 func (c *Cluster) PutInbox(ctx context.Context, item InboxItem, at time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
-	var stored int64
+	item.ReceivedAt = at
 	err := c.place(ctx, item.Bucket, func(s *Shard, epoch int64) error {
-		return s.read(ctx, "put inbox", func(ctx context.Context) error { // repeatable: the primary key sees to it
-			ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
-			defer cancel()
-			var owned int64
-			err := s.pool.QueryRow(ctx, sqlPutInbox, int32(item.Bucket), epoch, item.PSP, item.EventID, item.Kind, item.AttemptID,
-				item.Reference, item.Original, item.Raw, at).Scan(&owned, &stored)
-			if err == nil && owned == 0 {
-				return errFenced
-			}
-			return err
-		})
+		return s.store(ctx, notice{InboxItem: item, epoch: epoch})
 	})
-	return stored > 0, err
+	if errors.Is(err, ErrConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *Shard) store(ctx context.Context, n notice) error {
+	if s.opts.BatchLimit > 1 {
+		return s.laneOf(n.Bucket).store(ctx, n)
+	}
+	return alone(n, func(batch []waiting[notice]) { settle(s, "put inbox", batch, s.putBatch, s.findNotices) })
+}
+
+// putBatch runs sqlPutInbox once for all of batch and returns what became of each, in the batch's order: nil, errFenced or
+// ErrConflict (it was stored before).
+func (s *Shard) putBatch(ctx context.Context, batch []notice) ([]error, error) {
+	rows, err := s.pool.Query(ctx, sqlPutInbox,
+		column(batch, func(n notice) int32 { return int32(n.Bucket) }),
+		column(batch, func(n notice) int64 { return n.epoch }),
+		column(batch, func(n notice) string { return n.PSP }),
+		column(batch, func(n notice) string { return n.EventID }),
+		column(batch, func(n notice) string { return n.Kind }),
+		column(batch, func(n notice) string { return n.AttemptID }),
+		column(batch, func(n notice) string { return n.Reference }),
+		column(batch, func(n notice) string { return n.Original }),
+		column(batch, func(n notice) []byte { return n.Raw }),
+		column(batch, func(n notice) time.Time { return n.ReceivedAt }))
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, len(batch), func(n int) string { return batch[n].id() })
+}
+
+// findNotices tells which of the notices are stored.
+func (s *Shard) findNotices(ctx context.Context, batch []notice) ([]bool, error) {
+	found, err := s.findIDs(ctx, "find notices", sqlFindNotices,
+		column(batch, func(n notice) int32 { return int32(n.Bucket) }),
+		column(batch, func(n notice) string { return n.PSP }),
+		column(batch, func(n notice) string { return n.EventID }))
+	if err != nil {
+		return nil, err
+	}
+	return column(batch, func(n notice) bool { return found[n.id()] }), nil
 }
 
 // ClaimInbox leases up to limit notices of one shard that are to be applied.

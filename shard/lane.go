@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 )
 
-// lane coalesces the writes of its buckets. A statement leaves as soon as the previous one is back, with whatever has
-// gathered, up to the batch limit: no timer, and no added wait when idle. Openings and Changes take turns, each in a
-// statement of its own.
+// lane coalesces the writes of its buckets. A statement leaves with whatever has gathered, up to the batch limit; openings,
+// Changes and notices take turns, each in a statement of its own. A lane has one statement under way at a time, so two
+// statements of one process never wait for each other's bucket rows.
 //
-// A lane has one statement under way at a time, so two statements of one process never wait for each other's bucket rows.
+// What comes to an idle lane leaves at once. A lane that has just worked rests before its next turn, as long as nobody but
+// strangers would come: see rest.
 type lane struct {
 	shard *Shard
 	no    int
@@ -19,9 +21,11 @@ type lane struct {
 	mu       sync.Mutex
 	openings []waiting[opening]
 	changes  []waiting[change]
+	notices  []waiting[notice]
 	closed   bool
 
 	wake    chan struct{} // holds one token while something may be waiting
+	crowd   chan struct{} // holds one token when enough wait for a turn that pays, or the lane was closed
 	stopped chan struct{}
 }
 
@@ -36,7 +40,7 @@ type waiting[T any] struct {
 const maxWaiting = 10_000
 
 func newLane(s *Shard, no int) *lane {
-	l := &lane{shard: s, no: no, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	l := &lane{shard: s, no: no, wake: make(chan struct{}, 1), crowd: make(chan struct{}, 1), stopped: make(chan struct{})}
 	go l.run()
 	return l
 }
@@ -46,13 +50,15 @@ func (l *lane) stop() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.rouse()
+	put(l.wake)
+	put(l.crowd)
 	<-l.stopped
 }
 
-func (l *lane) rouse() {
+// put leaves a token, unless one is there.
+func put(tokens chan struct{}) {
 	select {
-	case l.wake <- struct{}{}:
+	case tokens <- struct{}{}:
 	default:
 	}
 }
@@ -68,33 +74,78 @@ func (l *lane) run() {
 	}
 }
 
-// turn sends one statement of each kind, if there is anything to send. Changes are taken after the openings are back, so
-// that a caller whose opening has just committed is in time with its first Change.
+// turn sends one statement of each kind, if there is anything to send, and rests. Changes are taken after the openings are
+// back, so that a caller whose opening has just committed is in time with its first Change.
 func (l *lane) turn() bool {
-	openings := l.takeOpenings()
-	if len(openings) > 0 {
-		settle(l.shard, "begin", openings, l.shard.beginBatch, l.shard.findOpenings)
-		l.gather()
+	start := l.shard.opts.Now()
+	answered, back := 0, 0
+	sent := func(size, came int) { answered, back = answered+size, back+came }
+	if batch := l.takeOpenings(); len(batch) > 0 {
+		settle(l.shard, "begin", batch, l.shard.beginBatch, l.shard.findOpenings)
+		sent(len(batch), l.gather())
 	}
-	changes := l.takeChanges()
-	if len(changes) > 0 {
-		settle(l.shard, "apply", changes, l.applyBatch, l.shard.findChanges)
-		l.gather()
+	if batch := l.takeChanges(); len(batch) > 0 {
+		settle(l.shard, "apply", batch, l.applyBatch, l.shard.findChanges)
+		sent(len(batch), l.gather())
 	}
-	return len(openings)+len(changes) > 0
+	if batch := l.takeNotices(); len(batch) > 0 {
+		settle(l.shard, "put inbox", batch, l.shard.putBatch, l.shard.findNotices)
+		sent(len(batch), l.gather())
+	}
+	if 2*back < answered {
+		l.rest(l.shard.opts.Now().Sub(start))
+	}
+	return answered > 0
 }
 
-// gather lets the callers that were just answered come in with their next step: it yields the processor as long as that
-// brings somebody. They would miss the next statement by microseconds otherwise, and callers that wait for each other's
-// statements in turn halve the batches. It ends, since a queue is bounded, and costs nothing when idle.
-func (l *lane) gather() {
-	for before := -1; ; {
+// gather lets the callers that were just answered come in with their next step, and returns how many came: it yields the
+// processor as long as that brings somebody. They would miss the next statement by microseconds otherwise, and callers that
+// wait for each other's statements in turn halve the batches. It ends, since a queue is bounded, and costs nothing when
+// idle.
+func (l *lane) gather() int {
+	first := l.length()
+	for before := first; ; {
 		runtime.Gosched()
 		now := l.length()
 		if now <= before {
-			return
+			return now - first
 		}
 		before = now
+	}
+}
+
+// A lane rests restFactor times as long as its last turn took, at most longestRest, or until enough wait.
+const (
+	restFactor  = 2
+	longestRest = 15 * time.Millisecond
+	enough      = 16
+)
+
+// rest lets strangers gather. What a statement costs before its first Change is five times what each Change adds, and
+// payments that spend most of their lives at a PSP come one by one: without a rest each would have a statement of its own,
+// until the database is full. Callers that come back as soon as they are answered need no rest, nor does a crowd: from
+// enough on a larger batch saves little.
+//
+// The rest follows the turn's length, so it is short where the database is fast, and long where it is busy. It never holds
+// up what comes to an idle lane.
+func (l *lane) rest(took time.Duration) {
+	take(l.crowd) // of an earlier turn
+	if l.length() >= enough || l.isClosed() {
+		return
+	}
+	timer := time.NewTimer(min(restFactor*took, longestRest))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.crowd:
+	}
+}
+
+// take takes the token away, if one is there.
+func take(tokens chan struct{}) {
+	select {
+	case <-tokens:
+	default:
 	}
 }
 
@@ -102,14 +153,22 @@ func (l *lane) gather() {
 func (l *lane) length() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.openings) + len(l.changes)
+	return l.waits()
+}
+
+func (l *lane) waits() int { return len(l.openings) + len(l.changes) + len(l.notices) }
+
+func (l *lane) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }
 
 // done tells whether nothing waits and nothing more will.
 func (l *lane) done() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.closed && len(l.openings)+len(l.changes) == 0
+	return l.closed && l.waits() == 0
 }
 
 func (l *lane) applyBatch(ctx context.Context, batch []change) ([]error, error) {
@@ -127,21 +186,33 @@ func (l *lane) takeOpenings() []waiting[opening] {
 
 // takeChanges takes a payment once: a second change of it waits for the next batch.
 func (l *lane) takeChanges() []waiting[change] {
+	return takeOnce(l, &l.changes, func(c change) string { return c.Payment.ID })
+}
+
+// takeNotices takes a notice once: its copy waits for the next batch, and finds it stored.
+func (l *lane) takeNotices() []waiting[notice] {
+	return takeOnce(l, &l.notices, notice.id)
+}
+
+func takeOnce[T any](l *lane, queue *[]waiting[T], id func(T) string) []waiting[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	limit := min(l.shard.opts.BatchLimit, len(l.changes))
-	batch := make([]waiting[change], 0, limit)
+	limit := min(l.shard.opts.BatchLimit, len(*queue))
+	if limit == 0 {
+		return nil
+	}
+	batch := make([]waiting[T], 0, limit)
 	seen := make(map[string]bool, limit)
-	var rest []waiting[change]
-	for _, w := range l.changes {
-		if len(batch) < limit && !seen[w.item.Payment.ID] {
-			seen[w.item.Payment.ID] = true
+	var rest []waiting[T]
+	for _, w := range *queue {
+		if name := id(w.item); len(batch) < limit && !seen[name] {
+			seen[name] = true
 			batch = append(batch, w)
 		} else {
 			rest = append(rest, w)
 		}
 	}
-	l.changes = rest
+	*queue = rest
 	return batch
 }
 
@@ -153,6 +224,10 @@ func (l *lane) apply(ctx context.Context, c change) error {
 	return enqueue(ctx, l, &l.changes, c)
 }
 
+func (l *lane) store(ctx context.Context, n notice) error {
+	return enqueue(ctx, l, &l.notices, n)
+}
+
 func enqueue[T any](ctx context.Context, l *lane, queue *[]waiting[T], item T) error {
 	w := waiting[T]{item: item, done: make(chan error, 1)}
 	l.mu.Lock()
@@ -161,8 +236,12 @@ func enqueue[T any](ctx context.Context, l *lane, queue *[]waiting[T], item T) e
 		return fmt.Errorf("shard %s: the lane is closed or full: %w", l.shard.name, ErrUnavailable)
 	}
 	*queue = append(*queue, w)
+	many := l.waits() >= enough
 	l.mu.Unlock()
-	l.rouse()
+	put(l.wake)
+	if many {
+		put(l.crowd)
+	}
 	select {
 	case err := <-w.done:
 		return err

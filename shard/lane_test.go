@@ -16,7 +16,7 @@ import (
 // idle makes a lane that nobody runs, so that its queue can be looked at.
 func idle(limit int) *lane {
 	s := &Shard{name: "s", opts: Options{BatchLimit: limit}}
-	return &lane{shard: s, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	return &lane{shard: s, wake: make(chan struct{}, 1), crowd: make(chan struct{}, 1), stopped: make(chan struct{})}
 }
 
 func (l *lane) put(payments ...string) {

@@ -85,6 +85,10 @@ func TestStaleMap(t *testing.T) {
 			"key":     func() error { _, err := m.old.OpeningKey(ctx, "shop", m.payment.Key.Key); return err },
 			"entries": func() error { _, err := m.old.Entries(ctx, m.payment.Payment.ID); return err },
 			"events":  func() error { _, err := m.old.Events(ctx, m.payment.Payment.ID); return err },
+			"notice": func() error {
+				_, err := m.old.PutInbox(ctx, shard.InboxItem{Bucket: moving, PSP: "stripe", EventID: "evt_1", Raw: []byte("{}")}, next.At)
+				return err
+			},
 		}
 		for op, err := range atOnce(calls) {
 			if !errors.Is(err, shard.ErrNoOwner) {
@@ -102,6 +106,11 @@ func TestStaleMap(t *testing.T) {
 		}
 		if n := m.writtenTo(t, "shard-1"); n != before {
 			t.Errorf("the wrong shard has %d rows of the bucket, had %d", n, before)
+		}
+		for name, want := range map[string]int64{"shard-1": 0, "shard-2": 1} {
+			if n := m.old.layout.Count(t, name, "SELECT count(*) FROM webhook_inbox"); n != want {
+				t.Errorf("%s has %d notices, want %d", name, n, want)
+			}
 		}
 		if n := m.old.layout.Count(t, "shard-1", "SELECT seq FROM buckets WHERE bucket = $1", int32(moving)); n != seq {
 			t.Errorf("the wrong shard's sequence went from %d to %d", seq, n)

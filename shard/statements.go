@@ -4,7 +4,7 @@ package shard
 // prepares each against a migrated database and refuses plans that scan a table.
 func Statements() map[string]string {
 	return map[string]string{
-		"begin": sqlBegin, "apply": sqlApply, "find openings": sqlFindOpenings, "find changes": sqlFindChanges,
+		"begin": sqlBegin, "apply": sqlApply, "find openings": sqlFindOpenings, "find changes": sqlFindChanges, "find notices": sqlFindNotices,
 		"owned": sqlOwned, "payment": sqlPayment, "attempts": sqlAttempts, "refunds": sqlRefunds, "key": sqlKey,
 		"payments by order": sqlPaymentsByOrder, "entries": sqlEntries, "events": sqlEvents,
 		"seller balance": sqlSellerBalance, "house balance": sqlHouseBalance, "roll up": sqlRollUp,
