@@ -28,9 +28,8 @@ func (s *adyenDialect) pay(r *request, b behaviour) answer {
 		manual: in.AdditionalData["manualCapture"] == "true", live: s.opts.Live, metadata: in.Metadata, created: s.opts.Now(),
 		returnURL: in.ReturnURL, status: statusNeedsConfirm, ref: s.newRef(kindPayment),
 	}
-	s.payments[p.ref] = p
+	s.enter(p)
 	s.references[p.attempt] = p
-	s.order = append(s.order, p)
 	s.authorize(p, r.key, b)
 	return kept(http.StatusOK, s.renderPayment(p), p, true)
 }

@@ -54,6 +54,13 @@ func (s *Simulator) authorize(p *payment, key string, b behaviour) {
 	}
 }
 
+// enter puts a new payment into the books.
+func (s *Simulator) enter(p *payment) {
+	p.place = len(s.order)
+	s.payments[p.ref] = p
+	s.order = append(s.order, p)
+}
+
 // wait leaves a move pending; the caller has set the status.
 func (s *Simulator) wait(p *payment, move pendingMove, b behaviour) {
 	p.pending = &move

@@ -17,6 +17,7 @@ const (
 type payment struct {
 	ref, charge, token, currency string // the currency in lower case
 	attempt                      string // our own reference: Stripe metadata "attempt", Adyen reference
+	place                        int    // in the order of creation
 	amount                       int64
 	live, manual                 bool // manual: captured by a call of its own
 	status                       string

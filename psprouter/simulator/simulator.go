@@ -100,9 +100,10 @@ type Simulator struct {
 	random      *rand.Rand
 	serial      int64
 	payments    map[string]*payment
-	order       []*payment          // by creation, oldest first
-	references  map[string]*payment // Adyen: by our reference
-	changing    map[string]*payment // Adyen: by the reference of a capture or cancel
+	order       []*payment            // by creation, oldest first
+	references  map[string]*payment   // Adyen: by our reference
+	labelled    map[string][]*payment // Stripe: by every value that metadata "attempt" had, oldest first
+	changing    map[string]*payment   // Adyen: by the reference of a capture or cancel
 	refunds     map[string]*refund
 	keys        map[string]*keyRecord
 	scripts     []script
@@ -138,6 +139,7 @@ func New(opts Options) (*Simulator, error) {
 		random:     rand.New(rand.NewPCG(opts.Seed, 0x5eed)),
 		payments:   map[string]*payment{},
 		references: map[string]*payment{},
+		labelled:   map[string][]*payment{},
 		changing:   map[string]*payment{},
 		refunds:    map[string]*refund{},
 		keys:       map[string]*keyRecord{},

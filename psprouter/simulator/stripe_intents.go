@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 )
+
+// metaAttempt is the metadata key under which our adapter writes its attempt.
+const metaAttempt = "attempt"
 
 // createIntent serves POST /v1/payment_intents. The caller holds the lock.
 func (s *stripeDialect) createIntent(r *request, b behaviour) answer {
@@ -37,7 +41,7 @@ func (s *stripeDialect) newPayment(r *request) (*payment, *answer) {
 	}
 	p := &payment{
 		currency: currency, amount: amount, manual: manual, metadata: metadata, created: s.opts.Now(), live: s.opts.Live,
-		attempt: metadata["attempt"],
+		attempt: metadata[metaAttempt],
 		token:   r.form.Get("payment_method"), returnURL: r.form.Get("return_url"), status: statusNeedsConfirm,
 	}
 	if p.token == "" {
@@ -48,8 +52,21 @@ func (s *stripeDialect) newPayment(r *request) (*payment, *answer) {
 
 func (s *stripeDialect) admitPayment(p *payment) {
 	p.ref = s.newRef(kindPayment)
-	s.payments[p.ref] = p
-	s.order = append(s.order, p)
+	s.enter(p)
+	s.label(p, p.metadata)
+}
+
+// label adds metadata to a payment. What it says of the attempt is indexed: resolvers search by it, many at once after an
+// outage, and reading all payments for each would cost more than the payments did.
+func (s *stripeDialect) label(p *payment, metadata map[string]string) {
+	maps.Copy(p.metadata, metadata)
+	attempt := metadata[metaAttempt]
+	if attempt == "" || slices.Contains(s.labelled[attempt], p) {
+		return
+	}
+	list := append(s.labelled[attempt], p)
+	slices.SortFunc(list, func(a, b *payment) int { return cmp.Compare(a.place, b.place) })
+	s.labelled[attempt] = list
 }
 
 func manualIn(r *request) (bool, *answer) {
@@ -129,7 +146,7 @@ func (s *stripeDialect) captureIntent(r *request, b behaviour) answer {
 	case b.effect == decline:
 		return refused(p)
 	}
-	maps.Copy(p.metadata, metadata)
+	s.label(p, metadata)
 	s.capture(p, pendingMove{op: opCapture, key: r.key, amount: amount, final: final, endsBadly: b.endsBadly}, b)
 	return kept(http.StatusOK, renderIntent(p, expands(r.form)), p, true)
 }

@@ -44,17 +44,33 @@ func (s *stripeDialect) listIntents(r *http.Request) answer {
 	if bad = cmp.Or(checkNames(query, listParams), bad); bad != nil {
 		return *bad
 	}
-	var matching []*payment
-	for _, p := range slices.Backward(s.order) {
-		if s.visible(p) && window.holds(p.created) {
-			matching = append(matching, p)
-		}
-	}
+	matching := s.newestFirst(query, func(p *payment) bool { return window.holds(p.created) && s.visible(p) })
 	page, more, bad := pageOf(matching, query, func(p *payment) string { return p.ref })
 	if bad != nil {
 		return *bad
 	}
 	return found(wireList{Object: "list", URL: "/v1/payment_intents", HasMore: more, Data: renderIntents(page, query)})
+}
+
+// newestFirst returns the payments to show as far as pageOf needs them: from its cursor to one more than a page.
+func (s *stripeDialect) newestFirst(query url.Values, show func(*payment) bool) []*payment {
+	enough, from := maxLimit+2, len(s.order)
+	if query.Has("ending_before") {
+		enough = from
+	}
+	if cursor := s.payments[query.Get("starting_after")]; cursor != nil && show(cursor) {
+		from = cursor.place + 1
+	}
+	var matching []*payment
+	for _, p := range slices.Backward(s.order[:from]) {
+		if len(matching) == enough {
+			break
+		}
+		if show(p) {
+			matching = append(matching, p)
+		}
+	}
+	return matching
 }
 
 func renderIntents(page []*payment, query url.Values) []*wireIntent {
@@ -72,11 +88,15 @@ func (s *stripeDialect) listRefunds(r *http.Request) answer {
 	if bad = cmp.Or(checkNames(query, listParams), bad); bad != nil {
 		return *bad
 	}
-	var matching []*refund
-	for _, p := range slices.Backward(s.order) {
-		if of := query.Get("payment_intent"); of != "" && of != p.ref {
-			continue
+	of := s.order
+	if ref := query.Get("payment_intent"); ref != "" {
+		of = nil
+		if p := s.payments[ref]; p != nil {
+			of = []*payment{p}
 		}
+	}
+	var matching []*refund
+	for _, p := range slices.Backward(of) {
 		for _, one := range slices.Backward(p.refunds) {
 			if window.holds(one.created) {
 				matching = append(matching, one)
@@ -108,7 +128,7 @@ func (s *stripeDialect) searchIntents(r *http.Request) answer {
 		return *invalid("", "page", "Invalid page.")
 	}
 	var matching []*payment
-	for _, p := range slices.Backward(s.order) {
+	for _, p := range slices.Backward(s.candidates(clauses)) {
 		if s.visible(p) && !slices.ContainsFunc(clauses, func(c clause) bool { return c.of(p) != c.value }) {
 			matching = append(matching, p)
 		}
@@ -121,6 +141,16 @@ func (s *stripeDialect) searchIntents(r *http.Request) answer {
 	}
 	list.Data = renderIntents(matching, query)
 	return found(list)
+}
+
+// candidates are all payments that clauses can hold for, oldest first.
+func (s *stripeDialect) candidates(clauses []clause) []*payment {
+	for _, c := range clauses {
+		if c.field == "metadata" && c.key == metaAttempt && c.value != "" {
+			return s.labelled[c.value]
+		}
+	}
+	return s.order
 }
 
 // clause is field:"value" of a search query.
@@ -185,9 +215,12 @@ func createdIn(query url.Values) (window, *answer) {
 	return w, nil
 }
 
+// maxLimit is the largest page.
+const maxLimit = 100
+
 func limitIn(query url.Values) (int, *answer) {
 	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "10"))
-	if err != nil || limit < 1 || limit > 100 {
+	if err != nil || limit < 1 || limit > maxLimit {
 		return 0, invalid("parameter_invalid_integer", "limit", "Limit must be 1 to 100.")
 	}
 	return limit, nil
