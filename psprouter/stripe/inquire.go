@@ -20,8 +20,8 @@ const clockMargin = time.Minute // between our clock and Stripe's, both ways
 func (a *Adapter) VisibilityWindow() time.Duration { return a.window }
 
 // Inquire looks a call up; it sends no POST. A known payment is read by its ID, which is consistent. An authorization
-// without one is searched by our attempt, which lags, and then listed by the time of its creation, which does not: only
-// both together say Absent. Whatever goes wrong with a look-up is Unknown: it says nothing of the call that it asks about.
+// without one is searched by our attempt, which lags, and, once absence can prove something, listed by the time of its
+// creation, which does not: only both together say Absent. Whatever goes wrong with a look-up is Unknown: it says nothing of the call that it asks about.
 func (a *Adapter) Inquire(ctx context.Context, q psprouter.Inquiry) psprouter.Finding {
 	want, err := a.askedBy(q)
 	if err != nil {
@@ -101,33 +101,44 @@ func (a *Adapter) lookUp(ctx context.Context, call func(context.Context) error) 
 }
 
 // search finds an authorization by our attempt alone. A payment that search knows is read again by its ID, since what
-// search shows of it may be old.
+// search shows of it may be old. The list has all payments of those minutes, some hundred thousand bytes a page: after an
+// outage hundreds of attempts ask, so it is only read when it can prove absence, or in place of a search that fails.
 func (a *Adapter) search(ctx context.Context, q psprouter.Inquiry, want wanted) psprouter.Finding {
 	if q.SentAt.IsZero() {
 		return notFound("when the request was sent is not known: there is no time window to list")
 	}
-	mine := func(intent *stripego.PaymentIntent) bool { return intent.Metadata[metaAttempt] == q.Attempt }
-	searched, searchFailed := pages(ctx, a, list[stripego.PaymentIntent]{
+	mine := func(one *listed) bool { return one.Metadata[metaAttempt] == q.Attempt }
+	searched, searchFailed := pages(ctx, a, list[listed]{
 		path: "/v1/payment_intents/search", keep: mine,
 		query: url.Values{"query": {fmt.Sprintf("metadata[%q]:%q", metaAttempt, q.Attempt)}},
 	})
-	if searchFailed == nil && len(searched) == 1 {
+	switch {
+	case searchFailed == nil && len(searched) == 1:
 		return a.again(ctx, searched[0].ID, q, want)
+	case searchFailed == nil && len(searched) == 0 && q.Now.Sub(q.SentAt) < a.window:
+		return notFound("search does not know the attempt; that proves nothing yet")
 	}
-	listed, listFailed := pages(ctx, a, list[stripego.PaymentIntent]{
+	inList, listFailed := pages(ctx, a, list[listed]{
 		path: "/v1/payment_intents", keep: mine, query: createdAround(q.SentAt, a.timeout),
-		id: func(intent *stripego.PaymentIntent) string { return intent.ID },
+		id: func(one *listed) string { return one.ID },
 	})
 	switch {
-	case max(len(searched), len(listed)) > 1:
-		out := psprouter.Contradiction(fmt.Sprintf("%d payments of one attempt", max(len(searched), len(listed))))
+	case max(len(searched), len(inList)) > 1:
+		out := psprouter.Contradiction(fmt.Sprintf("%d payments of one attempt", max(len(searched), len(inList))))
 		return psprouter.Finding{Outcome: out}
-	case len(listed) == 1:
-		return a.again(ctx, listed[0].ID, q, want)
+	case len(inList) == 1:
+		return a.again(ctx, inList[0].ID, q, want)
 	case searchFailed != nil || listFailed != nil:
 		return notFound(errors.Join(searchFailed, listFailed).Error())
 	}
 	return psprouter.AbsentBecause("neither search nor the list of that time knows the attempt")
+}
+
+// listed is what of a payment tells whose it is. The rest is read again by the ID; to decode it a hundred times a page
+// would cost a router more than its payments do.
+type listed struct {
+	ID       string            `json:"id"`
+	Metadata map[string]string `json:"metadata"`
 }
 
 func (a *Adapter) again(ctx context.Context, ref string, q psprouter.Inquiry, want wanted) psprouter.Finding {

@@ -183,9 +183,7 @@ func TestInquireBySearch(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			a, asked := lookedUp(t, row.answers, nil)
-			q := inquiry(psprouter.OpAuthorize)
-			q.PaymentRef = ""
-			f := a.Inquire(t.Context(), q)
+			f := a.Inquire(t.Context(), late(inquiry(psprouter.OpAuthorize)))
 			if f.Outcome.Class() != row.class || f.Absent != row.absent || f.Outcome.Alert != row.alert {
 				t.Errorf("%v, absent %t, alert %t: %s", f.Outcome.Class(), f.Absent, f.Outcome.Alert, f.Outcome.Reason)
 			}
@@ -203,6 +201,37 @@ func TestInquireBySearch(t *testing.T) {
 	}
 }
 
+// late makes an inquiry that goes by the attempt alone, when absence can prove something.
+func late(q psprouter.Inquiry) psprouter.Inquiry {
+	q.PaymentRef, q.Now = "", q.SentAt.Add(DefaultVisibilityWindow)
+	return q
+}
+
+// As long as absence proves nothing the list, which is long, is left alone, but for a search that fails.
+func TestInquireListsOnlyForProof(t *testing.T) {
+	const searchPath, listPath = "/v1/payment_intents/search", "/v1/payment_intents"
+	nothing := map[string]string{searchPath: `{"object":"search_result","has_more":false,"data":[]}`, listPath: `{"object":"list","has_more":false,"data":[]}`}
+	for _, row := range []struct {
+		name    string
+		answers map[string]string
+		age     time.Duration
+		lists   bool
+		absent  bool
+	}{
+		{"too early", nothing, DefaultVisibilityWindow - 1, false, false},
+		{"late enough", nothing, DefaultVisibilityWindow, true, true},
+		{"too early, and search fails", map[string]string{listPath: nothing[listPath]}, time.Minute, true, false},
+	} {
+		a, asked := lookedUp(t, row.answers, nil)
+		q := late(inquiry(psprouter.OpAuthorize))
+		q.Now = q.SentAt.Add(row.age)
+		f := a.Inquire(t.Context(), q)
+		if f.Absent != row.absent || f.Outcome.Class() != psprouter.Unknown || (len(*asked) > 1) != row.lists {
+			t.Errorf("%s: absent %t, %v, %d look-ups: %s", row.name, f.Absent, f.Outcome.Class(), len(*asked), f.Outcome.Reason)
+		}
+	}
+}
+
 // A list without end is not read for ever, and proves nothing.
 func TestInquireBoundsItsLists(t *testing.T) {
 	a, asked := lookedUp(t, map[string]string{
@@ -211,9 +240,7 @@ func TestInquireBoundsItsLists(t *testing.T) {
 		"/v1/payment_intents":          `{"object":"list","has_more":true,"data":[{"id":"x","object":"payment_intent"}]}`,
 		"/v1/payment_intents#x":        `{"object":"list","has_more":true,"data":[{"id":"x","object":"payment_intent"}]}`,
 	}, nil)
-	q := inquiry(psprouter.OpAuthorize)
-	q.PaymentRef = ""
-	if f := a.Inquire(t.Context(), q); f.Absent || f.Outcome.Class() != psprouter.Unknown || len(*asked) != 2*maxPages {
+	if f := a.Inquire(t.Context(), late(inquiry(psprouter.OpAuthorize))); f.Absent || f.Outcome.Class() != psprouter.Unknown || len(*asked) != 2*maxPages {
 		t.Errorf("absent %t, %v after %d pages", f.Absent, f.Outcome.Class(), len(*asked))
 	}
 }
@@ -269,7 +296,7 @@ func TestInquireNeedsSomethingToGoBy(t *testing.T) {
 func TestInquireAfterLostAnswers(t *testing.T) {
 	b := newBench(t, nil, func(c *Config) { c.SeveralCaptures = true })
 	ask := func(attempt, operation, ref string, change func(*psprouter.Inquiry)) psprouter.Finding {
-		q := psprouter.Inquiry{Attempt: attempt, Operation: operation, PaymentRef: ref, Amount: eur(10000), SentAt: b.clock.Now(), Now: b.clock.Now()}
+		q := psprouter.Inquiry{Attempt: attempt, Operation: operation, PaymentRef: ref, Amount: eur(10000), SentAt: b.clock.Now(), Now: b.clock.Now().Add(DefaultVisibilityWindow)}
 		if change != nil {
 			change(&q)
 		}
