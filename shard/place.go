@@ -33,3 +33,12 @@ func Place(ctx context.Context, url, shardName string, m *Map) (err error) {
 	}
 	return nil
 }
+
+// ShardOf names the shard that owns a bucket by the map in use, for those who count by shard; false if there is no such
+// bucket. The map is a hint, which only the fence makes sure of.
+func (c *Cluster) ShardOf(b Bucket) (string, bool) {
+	if b < 0 || b >= Buckets {
+		return "", false
+	}
+	return c.Map().Owner(b).Shard, true
+}

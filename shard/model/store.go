@@ -203,6 +203,14 @@ func (s *Store) Map() *shard.Map { return s.owners }
 // ShardNames returns the shards in order.
 func (s *Store) ShardNames() []string { return s.owners.Names() }
 
+// ShardOf is shard.Cluster's.
+func (s *Store) ShardOf(b shard.Bucket) (string, bool) {
+	if b < 0 || b >= shard.Buckets {
+		return "", false
+	}
+	return s.owners.Owner(b).Shard, true
+}
+
 // PingAny is shard.Cluster's.
 func (s *Store) PingAny(context.Context) error { return s.step("PingAny", func() error { return nil }) }
 
