@@ -19,7 +19,12 @@ const Buckets = 4096
 type Bucket int32
 
 // String is the four-digit form that IDs carry: "0042".
-func (b Bucket) String() string { return fmt.Sprintf("%04d", int32(b)) }
+func (b Bucket) String() string {
+	if b < 0 || b >= Buckets {
+		return strconv.Itoa(int(b))
+	}
+	return string([]byte{'0' + byte(b/1000), '0' + byte(b/100%10), '0' + byte(b/10%10), '0' + byte(b%10)})
+}
 
 // BucketOf places a payment before any ID exists, from what the client sent:
 // the first 8 bytes, big endian, of SHA-256(client ‖ 0x00 ‖ key), modulo 4,096. It never changes.
@@ -40,15 +45,16 @@ const ulidLength = 26
 
 // BucketOfID reads the bucket out of an ID such as pay_0123_01JD…; it returns an *IDError if id is not of that form.
 func BucketOfID(prefix, id string) (Bucket, error) {
-	parts := strings.Split(id, "_")
-	if len(parts) != 3 || parts[0] != prefix || len(parts[1]) != 4 || len(parts[2]) != ulidLength {
+	head, rest, _ := strings.Cut(id, "_")
+	number, unique, _ := strings.Cut(rest, "_")
+	if head != prefix || len(number) != 4 || len(unique) != ulidLength {
 		return 0, &IDError{Prefix: prefix, ID: id}
 	}
-	n, err := strconv.ParseUint(parts[1], 10, 32)
+	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || n >= Buckets {
 		return 0, &IDError{Prefix: prefix, ID: id}
 	}
-	if _, err := ulid.ParseStrict(parts[2]); err != nil {
+	if _, err := ulid.ParseStrict(unique); err != nil {
 		return 0, &IDError{Prefix: prefix, ID: id}
 	}
 	return Bucket(n), nil
