@@ -20,7 +20,9 @@ const (
 	maxBackOff    = time.Minute
 	noticeTimeout = 10 * time.Second
 	maxReceipt    = 4 << 10 // bytes read of an answer
-	senders       = 4       // deliveries at one moment, so that one dead receiver does not hold back the others
+	// senders is how many deliveries are under way at one moment: a PSP has many, and a peak of 600 payments a second makes
+	// 1,200 notices, each answered once it is stored.
+	senders = 32
 )
 
 // delivery is one copy of an event on its way to one target.
@@ -49,7 +51,7 @@ type queue struct {
 	groups int
 	turn   int           // the last target
 	busy   int           // batches that are being done
-	awoken chan struct{} // closed and replaced at each change
+	awoken chan struct{} // closed and replaced when there is something new to wait for
 
 	events    []*event
 	made      int
@@ -109,7 +111,9 @@ func (s *Simulator) enqueue(t *task) bool {
 	s.queue.serial++
 	t.serial = s.queue.serial
 	heap.Push(&s.queue.tasks, t)
-	s.wakeLocked()
+	if t.index == 0 { // else the first is still the one to wait for
+		s.wakeLocked()
+	}
 	return true
 }
 
@@ -143,13 +147,20 @@ func (s *Simulator) Run(ctx context.Context) {
 	release := context.AfterFunc(ctx, s.wake)
 	defer release()
 	var running sync.WaitGroup
+	batches := make(chan []*task)
 	for range senders {
 		running.Go(func() {
-			for !s.stopped(ctx) {
-				s.next(ctx, false)
+			for batch := range batches {
+				s.perform(ctx, batch)
 			}
 		})
 	}
+	for !s.stopped(ctx) { // one alone waits for the queue: each change would wake all that do
+		if batch, _ := s.await(ctx, false); batch != nil {
+			batches <- batch
+		}
+	}
+	close(batches)
 	running.Wait()
 	s.client.CloseIdleConnections()
 }
@@ -174,9 +185,11 @@ func (s *Simulator) Flush(ctx context.Context) error {
 	release := context.AfterFunc(ctx, s.wake)
 	defer release()
 	for !s.stopped(ctx) {
-		if s.next(ctx, true) {
+		batch, idle := s.await(ctx, true)
+		if idle {
 			return nil
 		}
+		s.perform(ctx, batch)
 	}
 	return cmp.Or(ctx.Err(), ErrStopped)
 }
@@ -211,9 +224,9 @@ func (s *Simulator) NextDue() (time.Time, bool) {
 	return s.queue.tasks[0].due, true
 }
 
-// next waits for the first task and does it, or returns after a change. idle tells that nothing is queued or being done;
-// with untilIdle it does not wait then.
-func (s *Simulator) next(ctx context.Context, untilIdle bool) (idle bool) {
+// await waits for the first task and claims it, or returns nil after a change. idle tells that nothing is queued or being
+// done; with untilIdle it does not wait then.
+func (s *Simulator) await(ctx context.Context, untilIdle bool) (batch []*task, idle bool) {
 	s.mu.Lock()
 	awoken := s.queue.awoken
 	if len(s.queue.tasks) == 0 {
@@ -226,7 +239,7 @@ func (s *Simulator) next(ctx context.Context, untilIdle bool) (idle bool) {
 			case <-s.stop:
 			}
 		}
-		return idle
+		return nil, idle
 	}
 	first := s.queue.tasks[0]
 	wait := first.due.Sub(s.opts.Now())
@@ -235,15 +248,13 @@ func (s *Simulator) next(ctx context.Context, untilIdle bool) (idle bool) {
 		s.opts.Wait(wait, awoken)
 		select {
 		case <-awoken:
-			return false // something changed: look again
+			return nil, false // something changed: look again
 		default:
 		}
 	}
 	s.mu.Lock()
-	batch := s.claim(first)
-	s.mu.Unlock()
-	s.perform(ctx, batch)
-	return false
+	defer s.mu.Unlock()
+	return s.claim(first), false
 }
 
 // claim takes a task, and those that must happen at the same moment; nil if it is no longer the first. The caller holds
@@ -274,8 +285,9 @@ func (s *Simulator) perform(ctx context.Context, batch []*task) {
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.queue.busy--
-		s.wakeLocked()
+		if s.queue.busy--; s.queue.busy == 0 { // a Flush may wait for it
+			s.wakeLocked()
+		}
 	}()
 	if len(batch) == 1 {
 		s.do(ctx, batch[0])
