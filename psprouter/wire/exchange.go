@@ -92,7 +92,7 @@ func (t *Recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if seen == nil {
 		return nil, errors.New("wire: a request whose context has no Exchange: see With")
 	}
-	out := req.Clone(httptrace.WithClientTrace(req.Context(), seen.trace()))
+	out := req.WithContext(httptrace.WithClientTrace(req.Context(), seen.trace())) // its header is the caller's: no RoundTripper changes it
 	out.Body, out.GetBody, out.ContentLength = io.NopCloser(bytes.NewReader(body)), nil, int64(len(body))
 	seen.begin()
 	resp, err := t.Next.RoundTrip(out)
@@ -152,17 +152,22 @@ func CloseIdle(c *http.Client) {
 	}
 }
 
+// maxIdleConns bounds the idle connections to one PSP.
+const maxIdleConns = 2048
+
 // NewTransport returns a transport for one PSP host. It speaks HTTP/1.1 alone: on a shared HTTP/2 connection one broken
 // stream takes other payments' requests along. Idle connections go before a PSP's side closes them (after 60 s or
-// more), since a request on a connection that breaks is Unknown.
+// more), since a request on a connection that breaks is Unknown. As many are kept as a burst uses: 600 payments a second
+// with two calls of 300 ms have 360 under way, and of 2 s 2,400; what is not kept is dialled anew, with TLS, when there is the
+// least time for it.
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
 		TLSHandshakeTimeout: 5 * time.Second,
-		MaxIdleConns:        256,
-		MaxIdleConnsPerHost: 256,
+		MaxIdleConns:        maxIdleConns,
+		MaxIdleConnsPerHost: maxIdleConns,
 		IdleConnTimeout:     30 * time.Second,
 	}
 }

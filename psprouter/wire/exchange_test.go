@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -135,5 +138,40 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 		CloseIdle(client)
 		server.Close()
+	}
+}
+
+// A burst's connections are there for the next one.
+func TestConnectionsOutliveABurst(t *testing.T) {
+	const burst = 300
+	var dialled atomic.Int64
+	var arrived sync.WaitGroup
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived.Done()
+		arrived.Wait() // all of a burst are under way at once
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			dialled.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	client := NewClient(nil)
+	defer CloseIdle(client)
+	for range 2 {
+		arrived.Add(burst)
+		var calls sync.WaitGroup
+		for range burst {
+			calls.Go(func() {
+				if _, _, err := post(t, client, server.URL, strings.NewReader("x")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+	}
+	if n := dialled.Load(); n > burst+burst/10 { // a connection may come back a moment after its answer
+		t.Errorf("%d connections for two bursts of %d", n, burst)
 	}
 }
