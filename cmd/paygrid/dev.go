@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,7 +15,7 @@ import (
 const defaultDir = ".paygrid"
 
 // runDev runs a whole cluster until it is interrupted.
-func runDev(ctx context.Context, e env, args []string) error {
+func runDev(ctx context.Context, e env, args []string) (err error) {
 	flags := newFlags(e, "dev", "run a whole cluster on this machine: database, shards, PSP simulator, routers, workers")
 	o := gridOptions{}
 	flags.IntVar(&o.Shards, "shards", 4, "how many shards; fixed for a data folder")
@@ -24,6 +25,7 @@ func runDev(ctx context.Context, e env, args []string) error {
 	ephemeral := flags.Bool("ephemeral", false, "keep nothing: data in a temporary folder, removed at the end")
 	flags.DurationVar(&o.PSPTimeout, "psp-timeout", 10*time.Second, "how long a PSP's answer is waited for")
 	flags.DurationVar(&o.Latency, "psp-latency", 0, "latency of the simulated PSP")
+	debugListen := flags.String("debug-listen", "", debugHelp)
 	verbose := flags.Bool("verbose", false, "log every request")
 	if _, err := parse(flags, args, 0, "flags alone"); err != nil {
 		return err
@@ -40,6 +42,11 @@ func runDev(ctx context.Context, e env, args []string) error {
 	o.Webhooks, o.CheckAfter, o.Recheck, o.Visible = true, 2*time.Second, 2*time.Second, 30*time.Second
 	o.Events = true
 	o.Log = newLog(e.err, level(*verbose))
+	closeDebug, err := serveDebug(*debugListen, e.err)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDebug()) }()
 	g, err := startGrid(ctx, o)
 	if err != nil {
 		return err

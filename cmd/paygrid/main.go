@@ -26,11 +26,11 @@ type env struct{ out, err io.Writer }
 
 func commands() []command {
 	return []command{
-		{"dev", "[flags]", "run a whole cluster on this machine: database, shards, PSP simulator, routers, workers", runDev},
-		{"demo", "[flags]", "run a cluster, send it hundreds of payments with faults, compare all books, print a verdict", runDemo},
-		{"serve router", "--config FILE [flags]", "run one router of a cluster that exists", runServeRouter},
-		{"serve worker", "--config FILE [flags]", "run the background work of a cluster that exists, without the API", runServeWorker},
-		{"serve relay", "--config FILE [flags]", "publish the events of a cluster that exists to Kafka; workers do it too", runServeRelay},
+		{"dev", "[flags]", "run a whole cluster on this machine: database, shards, PSP simulator, routers, workers", long(runDev)},
+		{"demo", "[flags]", "run a cluster, send it hundreds of payments with faults, compare all books, print a verdict", long(runDemo)},
+		{"serve router", "--config FILE [flags]", "run one router of a cluster that exists", long(runServeRouter)},
+		{"serve worker", "--config FILE [flags]", "run the background work of a cluster that exists, without the API", long(runServeWorker)},
+		{"serve relay", "--config FILE [flags]", "publish the events of a cluster that exists to Kafka; workers do it too", long(runServeRelay)},
 		{"migrate", "--map FILE --admin URL…", "lay or update the tables of every shard of a map", runMigrate},
 		{"explain", "[flags] PAYMENT", "tell the whole story of a payment on one page", runExplain},
 		{"balance", "[flags] ACCOUNT", "sum an account over all shards, with its sub-account on each", runBalance},

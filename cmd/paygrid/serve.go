@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -26,9 +27,10 @@ func runServeWorker(ctx context.Context, e env, args []string) error {
 	return runServe(ctx, e, args, flags, listen, nodeOptions{Worker: true})
 }
 
-func runServe(ctx context.Context, e env, args []string, flags *flag.FlagSet, listen *string, o nodeOptions) error {
+func runServe(ctx context.Context, e env, args []string, flags *flag.FlagSet, listen *string, o nodeOptions) (err error) {
 	path := flags.String("config", "", "the routers' configuration, a JSON file (required; paygrid dev writes one to its data folder)")
 	flags.IntVar(&o.Instance, "instance", 1, "number that tells this process from others of the cluster; they then rarely wait for each other")
+	debugListen := flags.String("debug-listen", "", debugHelp)
 	if _, err := parse(flags, args, 0, "flags alone"); err != nil {
 		return err
 	}
@@ -39,6 +41,11 @@ func runServe(ctx context.Context, e env, args []string, flags *flag.FlagSet, li
 	if err != nil {
 		return err
 	}
+	closeDebug, err := serveDebug(*debugListen, e.err)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDebug()) }()
 	o.Log, o.Now = newLog(e.err, slog.LevelInfo), time.Now
 	return serve(ctx, config, *listen, e.out, o)
 }
