@@ -160,10 +160,10 @@ func TestExplainAnUnknown(t *testing.T) {
 		if _, err := b.shards.ClaimAttempts(b.ctx, name, "w", b.now(), b.now().Add(time.Minute), 10); err != nil {
 			t.Fatal(err)
 		}
-		err := b.shards.Reschedule(b.ctx, shard.Recheck{AttemptID: attempt, Owner: "w", Absent: int32(n), Escalated: n == 2,
-			NextAt: b.now().Add(10 * time.Minute), Detail: "no answer"})
-		if err != nil {
-			t.Fatal(err)
+		given, err := b.shards.Reschedule(b.ctx, name, "w", []shard.Recheck{{AttemptID: attempt, Absent: int32(n), Escalated: n == 2,
+			NextAt: b.now().Add(10 * time.Minute), Detail: "no answer"}})
+		if err != nil || !given[0] {
+			t.Fatal(given, err)
 		}
 	}
 	item := shard.InboxItem{Bucket: bucket, PSP: "stripe", EventID: "evt_x", Kind: "payment_intent.succeeded", AttemptID: attempt, Raw: []byte("secret")}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"paygrid/psprouter"
@@ -16,7 +17,8 @@ import (
 // Webhooks are hints: they are checked when they arrive, stored as they came, answered, and applied later, by the same
 // decisions as everything else that we learn. What cannot be applied yet waits; what does not fit is kept and shown.
 const (
-	noticeBatch    = 200
+	noticeBatch    = 200 // notices claimed at a time
+	noticeParallel = 32  // notices applied at a time
 	noticeLease    = time.Minute
 	firstRetry     = 2 * time.Second
 	longestRetry   = 6 * time.Hour
@@ -71,48 +73,103 @@ func bucketOfNotice(pspName string, n psprouter.Notice) shard.Bucket {
 	return shard.Bucket(binary.BigEndian.Uint64(sum[:8]) % shard.Buckets)
 }
 
-// ApplyNoticesOn applies the notices on one shard that are due, and returns how many it looked at.
+// ApplyNoticesOn applies the notices on one shard that are due, and returns how many it looked at. Three statements serve all
+// of them: one claims them, one reads what they name, one says what became of them. Most notices tell what is known already
+// and need no other; those that change a payment are applied side by side, so that their changes share statements too.
 func (s *Service) ApplyNoticesOn(ctx context.Context, shardName, owner string) (int, error) {
 	now := s.now()
 	items, err := s.shards.ClaimInbox(ctx, shardName, owner, now, now.Add(noticeLease), noticeBatch)
-	if err != nil {
+	if err != nil || len(items) == 0 {
 		return 0, err
 	}
-	var all []error
-	for _, item := range items {
-		end := s.applyNotice(ctx, item)
-		end.Owner, end.At = owner, s.now()
-		s.config.Pause(point("webhook", stepSettled))
-		s.metrics.applied.WithLabelValues(item.PSP, string(end.State)).Inc()
-		if err := s.shards.CloseInbox(ctx, item, end); err != nil && !errors.Is(err, shard.ErrConflict) {
-			all = append(all, err)
+	known, unread := s.shards.Snapshots(ctx, shardName, attemptsNamed(items))
+	queues := byBucket(items)
+	ends := make([][]shard.InboxEnd, len(queues))
+	inParallel(s.noticeWorkers, len(queues), func(n int) {
+		q := noticeQueue{Service: s, known: known, changed: map[string]bool{}}
+		for _, item := range queues[n] {
+			var end shard.InboxEnd
+			if unread != nil {
+				end = s.again(item, shard.InboxNew, unread.Error())
+			} else {
+				end = q.apply(ctx, item)
+			}
+			end.InboxKey = shard.InboxKey{Bucket: item.Bucket, PSP: item.PSP, EventID: item.EventID}
+			s.config.Pause(point("webhook", stepSettled))
+			ends[n] = append(ends[n], end)
 		}
-	}
-	return len(items), errors.Join(all...)
+	})
+	return len(items), s.closeNotices(ctx, shardName, owner, slices.Concat(ends...))
 }
 
-// applyNotice does what a notice says, if it can, and tells what became of it.
-func (s *Service) applyNotice(ctx context.Context, item shard.InboxItem) shard.InboxEnd {
-	n, err := s.noticeOf(item)
+// closeNotices says what became of notices. One whose lease went to another is the other's to close.
+func (s *Service) closeNotices(ctx context.Context, shardName, owner string, ends []shard.InboxEnd) error {
+	for _, end := range ends {
+		s.metrics.applied.WithLabelValues(end.PSP, string(end.State)).Inc()
+	}
+	_, err := s.shards.CloseInbox(ctx, shardName, owner, ends, s.now())
+	return err
+}
+
+func attemptsNamed(items []shard.InboxItem) []string {
+	var ids []string
+	for _, item := range items {
+		if item.AttemptID != "" {
+			ids = append(ids, item.AttemptID)
+		}
+	}
+	return ids
+}
+
+// byBucket parts notices by their buckets and keeps their order in each: a payment's notices lie in its bucket, and one that
+// overtook another would be early, or decide on what the other is about to change.
+func byBucket(items []shard.InboxItem) [][]shard.InboxItem {
+	var queues [][]shard.InboxItem
+	at := map[shard.Bucket]int{}
+	for _, item := range items {
+		n, known := at[item.Bucket]
+		if !known {
+			n = len(queues)
+			at[item.Bucket], queues = n, append(queues, nil)
+		}
+		queues[n] = append(queues[n], item)
+	}
+	return queues
+}
+
+// noticeQueue applies the notices of one bucket, one after the other.
+type noticeQueue struct {
+	*Service
+	known   map[string]shard.Snapshot // by attempt, as they were when the round began; shared with the other queues
+	changed map[string]bool           // payments that are not as known any more, or may not be
+}
+
+// apply does what a notice says, if it can, and tells what became of it.
+func (q *noticeQueue) apply(ctx context.Context, item shard.InboxItem) shard.InboxEnd {
+	n, err := q.noticeOf(item)
 	if err != nil {
 		return shard.InboxEnd{State: shard.InboxMisfit, Reason: clip(err.Error())}
 	}
 	if n.Foreign != "" {
 		return shard.InboxEnd{State: shard.InboxIgnored, Reason: clip(n.Foreign)}
 	}
-	target, err := s.matching(ctx, item.PSP, n)
+	target, err := q.matching(ctx, item.PSP, n)
 	if err != nil {
-		return s.again(item, shard.InboxNew, err.Error())
+		return q.again(item, shard.InboxNew, err.Error())
 	}
 	if target.PaymentID == "" {
 		if item.Tries == unmatchedAlarm {
-			s.config.Log.ErrorContext(ctx, "a notice names nothing of ours; a person must look, and we look again", "psp", item.PSP,
+			q.config.Log.ErrorContext(ctx, "a notice names nothing of ours; a person must look, and we look again", "psp", item.PSP,
 				"event", item.EventID, "reference", item.Reference)
 		}
-		return s.again(item, shard.InboxUnmatched, inboxUnmatched)
+		return q.again(item, shard.InboxUnmatched, inboxUnmatched)
 	}
-	s.config.Pause(point("webhook", stepBegun))
-	return s.ended(ctx, item, s.applyTo(ctx, target, n))
+	q.config.Pause(point("webhook", stepBegun))
+	err = q.applyTo(ctx, target, n)
+	if !errors.Is(err, errClosed) && !errors.Is(err, errNothing) {
+		q.changed[target.PaymentID] = true
+	}
+	return q.ended(ctx, item, err)
 }
 
 // ended turns what came of applying into the notice's state.
@@ -163,9 +220,12 @@ func (s *Service) noticeOf(item shard.InboxItem) (psprouter.Notice, error) {
 
 // matching finds the attempt that a notice means: by our own ID, else by the PSP's references. PaymentID is "" if there is
 // none.
-func (s *Service) matching(ctx context.Context, pspName string, n psprouter.Notice) (shard.AttemptRef, error) {
+func (q *noticeQueue) matching(ctx context.Context, pspName string, n psprouter.Notice) (shard.AttemptRef, error) {
+	if known, found := q.known[n.Attempt]; found {
+		return shard.AttemptRef{AttemptID: n.Attempt, PaymentID: known.Payment.ID}, nil
+	}
 	if n.Attempt != "" {
-		id, err := s.shards.PaymentOfAttempt(ctx, n.Attempt)
+		id, err := q.shards.PaymentOfAttempt(ctx, n.Attempt)
 		if err == nil {
 			return shard.AttemptRef{AttemptID: n.Attempt, PaymentID: id}, nil
 		}
@@ -177,7 +237,7 @@ func (s *Service) matching(ctx context.Context, pspName string, n psprouter.Noti
 		if reference == "" {
 			continue
 		}
-		found, err := s.shards.AttemptsByRef(ctx, pspName, reference)
+		found, err := q.shards.AttemptsByRef(ctx, pspName, reference)
 		if err != nil {
 			return shard.AttemptRef{}, err
 		}
@@ -207,32 +267,41 @@ func (e *misfitError) Error() string { return e.reason }
 var errNothing = errors.New("the notice settles nothing")
 
 // applyTo commits what a notice says of the attempt that it names, deciding anew while others change the payment first.
-func (s *Service) applyTo(ctx context.Context, target shard.AttemptRef, n psprouter.Notice) error {
+func (q *noticeQueue) applyTo(ctx context.Context, target shard.AttemptRef, n psprouter.Notice) error {
 	for range maxRaces {
-		snapshot, err := s.shards.Snapshot(ctx, target.PaymentID)
+		snapshot, err := q.snapshot(ctx, target)
 		if err != nil {
 			return err
 		}
 		var posted []shard.PostedEntry
 		if n.Reversed {
-			if posted, err = s.shards.Entries(ctx, target.PaymentID); err != nil {
+			if posted, err = q.shards.Entries(ctx, target.PaymentID); err != nil {
 				return err
 			}
 		}
-		change, err := noticed(snapshot, posted, target.AttemptID, n, s.now(), s.config.AuthorizationLifetime)
+		change, err := noticed(snapshot, posted, target.AttemptID, n, q.now(), q.config.AuthorizationLifetime)
 		if err != nil {
 			return err
 		}
-		err = s.shards.Apply(ctx, change)
+		err = q.shards.Apply(ctx, change)
 		if err == nil && n.Reversed {
-			s.takenBack(ctx, target, n)
+			q.takenBack(ctx, target, n)
 		}
 		if !errors.Is(err, shard.ErrConflict) {
 			return err
 		}
-		s.metrics.races.WithLabelValues("webhook").Inc()
+		q.changed[target.PaymentID] = true
+		q.metrics.races.WithLabelValues("webhook").Inc()
 	}
 	return shard.ErrConflict
+}
+
+// snapshot is what the round read of a payment, or if that is not the last word, what is read now.
+func (q *noticeQueue) snapshot(ctx context.Context, target shard.AttemptRef) (shard.Snapshot, error) {
+	if known, found := q.known[target.AttemptID]; found && !q.changed[target.PaymentID] {
+		return known, nil
+	}
+	return q.shards.Snapshot(ctx, target.PaymentID)
 }
 
 // takenBack tells people of a success that the PSP took back: the goods may be on their way, the buyer without a refund.

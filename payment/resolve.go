@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"paygrid/psprouter"
@@ -29,43 +28,37 @@ const (
 	resendWindow = 20 * time.Hour
 )
 
-// ResolveOn asks about the attempts on one shard that are due, and returns how many it asked about.
+// ResolveOn asks about the attempts on one shard that are due, those first that have been due for longest, and returns how
+// many it asked about. What it did not learn is given back by one statement, with the time of the next check.
 func (s *Service) ResolveOn(ctx context.Context, shardName, owner string) (int, error) {
 	now := s.now()
 	due, err := s.shards.ClaimAttempts(ctx, shardName, owner, now, now.Add(resolveLease), resolveBatch)
 	if err != nil {
 		return 0, err
 	}
-	var wg sync.WaitGroup
-	places := make(chan struct{}, resolveParallel)
-	errs := make(chan error, len(due))
-	for _, d := range due {
-		places <- struct{}{}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			defer func() { <-places }()
-			errs <- s.resolve(ctx, d, owner)
-		}()
+	rechecks, errs := make([]*shard.Recheck, len(due)), make([]error, len(due))
+	inParallel(resolveParallel, len(due), func(n int) { rechecks[n], errs[n] = s.resolve(ctx, due[n]) })
+	var unknown []shard.Recheck
+	for _, r := range rechecks {
+		if r != nil {
+			unknown = append(unknown, *r)
+		}
 	}
-	wg.Wait()
-	close(errs)
-	var all []error
-	for err := range errs {
-		all = append(all, err)
+	if len(unknown) > 0 { // one that was answered meanwhile, or is another's by now, is left alone
+		_, err = s.shards.Reschedule(ctx, shardName, owner, unknown)
 	}
-	return len(due), errors.Join(all...)
+	return len(due), errors.Join(append(errs, err)...)
 }
 
-// resolve asks about one attempt and commits what it learns, or when to ask again.
-func (s *Service) resolve(ctx context.Context, d shard.Due, owner string) error {
+// resolve asks about one attempt and commits what it learns, or returns when to ask again.
+func (s *Service) resolve(ctx context.Context, d shard.Due) (*shard.Recheck, error) {
 	snapshot, err := s.shards.Snapshot(ctx, d.PaymentID)
 	if err != nil {
-		return fmt.Errorf("attempt %s: %w", d.AttemptID, err)
+		return nil, fmt.Errorf("attempt %s: %w", d.AttemptID, err)
 	}
 	a, ok := attemptOf(snapshot, d.AttemptID)
 	if !ok || a.Status != Pending {
-		return nil // answered meanwhile
+		return nil, nil // answered meanwhile
 	}
 	finding := s.inquire(ctx, snapshot, a)
 	s.config.Pause(point("resolve", stepSent))
@@ -74,18 +67,18 @@ func (s *Service) resolve(ctx context.Context, d shard.Due, owner string) error 
 		finding.Outcome, settled = psprouter.NotSentBecause("the PSP has no record of it, asked twice after its visibility window"), true
 	}
 	if !settled {
-		return s.recheck(ctx, a, d, owner, finding)
+		return s.recheck(ctx, a, d, finding), nil
 	}
 	err = s.learned(ctx, a.PaymentID, a.ID, fact{outcome: finding.Outcome})
 	s.config.Pause(point("resolve", stepSettled))
 	var transition *TransitionError
 	switch {
 	case errors.Is(err, errClosed):
-		return nil
+		return nil, nil
 	case errors.Is(err, errEarly), errors.As(err, &transition): // it does not fit yet: ask again later, and in the end tell people
-		return s.recheck(ctx, a, d, owner, finding)
+		return s.recheck(ctx, a, d, finding), nil
 	}
-	return err
+	return nil, err
 }
 
 // definite tells whether an outcome of an inquiry settles anything. That an inquiry could not be sent says nothing about
@@ -109,11 +102,11 @@ func (s *Service) absenceProves(a shard.Attempt, d shard.Due) bool {
 	return s.now().Sub(a.SentAt) >= psp.VisibilityWindow() && d.Absent+1 >= absencesNeeded
 }
 
-// recheck gives the attempt back with the time of its next check. Absences count only from the visibility window on; an
-// answer that is no absence ends their row.
-func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, owner string, f psprouter.Finding) error {
+// recheck is when the attempt is asked about again. Absences count only from the visibility window on; an answer that is no
+// absence ends their row.
+func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, f psprouter.Finding) *shard.Recheck {
 	now := s.now()
-	r := shard.Recheck{AttemptID: a.ID, Owner: owner, NextAt: now.Add(backOff(s.config.Recheck, d.Checks)), Detail: clip(f.Outcome.Reason), Absent: d.Absent,
+	r := shard.Recheck{AttemptID: a.ID, NextAt: now.Add(backOff(s.config.Recheck, d.Checks)), Detail: clip(f.Outcome.Reason), Absent: d.Absent,
 		Escalated: d.Escalated}
 	psp, known := s.psps.ByName(a.PSP)
 	switch {
@@ -131,11 +124,7 @@ func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, own
 	if f.Outcome.Alert {
 		s.report(ctx, a, f.Outcome)
 	}
-	err := s.shards.Reschedule(ctx, r)
-	if errors.Is(err, shard.ErrConflict) {
-		return nil // answered meanwhile, or another's by now
-	}
-	return err
+	return &r
 }
 
 // backOff doubles from first to 30 minutes, jittered over its upper quarter.

@@ -89,6 +89,8 @@ type Service struct {
 	config  Config
 	metrics *metrics
 	slots   chan struct{} // one token per command under way
+
+	noticeWorkers int // notices of one shard that are applied at a time
 }
 
 // New makes a Service on shards and PSPs.
@@ -98,7 +100,7 @@ func New(shards Store, psps *psprouter.Router, c Config) (*Service, error) {
 	}
 	c = c.withDefaults()
 	return &Service{shards: shards, psps: psps, config: c, metrics: newMetrics(c.Registry),
-		slots: make(chan struct{}, c.MaxInFlight)}, nil
+		slots: make(chan struct{}, c.MaxInFlight), noticeWorkers: noticeParallel}, nil
 }
 
 // Drain waits until no command is under way, or ctx ends. It takes every slot, so new commands are refused with

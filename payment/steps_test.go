@@ -220,6 +220,8 @@ func (w *world) ledger() {
 			n, err := w.service.keepLedgerOn(ctx, name)
 			w.noteIf(n, "payments of %s run out", name)
 			w.judge("ledger", err)
+			_, err = w.store.RollUp(ctx, name)
+			w.judge("roll-ups", err)
 		})
 	}
 }

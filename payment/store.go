@@ -23,6 +23,7 @@ type Store interface {
 
 	Find(ctx context.Context, paymentID string, ref shard.KeyRef) (shard.Found, error)
 	Snapshot(ctx context.Context, paymentID string) (shard.Snapshot, error)
+	Snapshots(ctx context.Context, shardName string, attemptIDs []string) (map[string]shard.Snapshot, error)
 	OpeningKey(ctx context.Context, clientID, key string) (*shard.Key, error)
 	PaymentsOfOrder(ctx context.Context, clientID, orderID string) ([]shard.Payment, error)
 	Entries(ctx context.Context, paymentID string) ([]shard.PostedEntry, error)
@@ -34,13 +35,13 @@ type Store interface {
 	RollUp(ctx context.Context, shardName string) (int, error)
 	Expired(ctx context.Context, shardName string, at time.Time, limit int) ([]string, error)
 	ClaimAttempts(ctx context.Context, shardName, owner string, now, until time.Time, limit int) ([]shard.Due, error)
-	Reschedule(ctx context.Context, r shard.Recheck) error
+	Reschedule(ctx context.Context, shardName, owner string, rechecks []shard.Recheck) (given []bool, err error)
 
 	PendingCount(ctx context.Context, shardName string, sentBefore time.Time) (n int64, oldest time.Time, err error)
 
 	PutInbox(ctx context.Context, item shard.InboxItem, at time.Time) (bool, error)
 	ClaimInbox(ctx context.Context, shardName, owner string, now, until time.Time, limit int) ([]shard.InboxItem, error)
-	CloseInbox(ctx context.Context, item shard.InboxItem, end shard.InboxEnd) error
+	CloseInbox(ctx context.Context, shardName, owner string, ends []shard.InboxEnd, at time.Time) (closed []bool, err error)
 	InboxLag(ctx context.Context, shardName string) (waiting int64, oldest time.Time, err error)
 
 	PingAny(ctx context.Context) error

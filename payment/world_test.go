@@ -138,7 +138,9 @@ func newWorld(seed uint64, open opener, p plant) (*world, error) {
 	if p.registry != nil {
 		c.Registry = p.registry
 	}
-	w.service, err = New(w.store, psprouter.NewRouter(psps...), c)
+	if w.service, err = New(w.store, psprouter.NewRouter(psps...), c); err == nil {
+		w.service.noticeWorkers = 1 // one thing happens at a time
+	}
 	return w, err
 }
 
@@ -322,10 +324,12 @@ func (s *seeded) ClaimAttempts(ctx context.Context, shardName, owner string, now
 	return s.worldStore.ClaimAttempts(ctx, shardName, owner, now, until, 1)
 }
 
-// CloseInbox notes what became of a notice.
-func (s *seeded) CloseInbox(ctx context.Context, item shard.InboxItem, end shard.InboxEnd) error {
-	s.w.note("%s %s of %s: %s %s", item.PSP, item.Kind, item.AttemptID, end.State, end.Reason)
-	return s.worldStore.CloseInbox(ctx, item, end)
+// CloseInbox notes what became of notices.
+func (s *seeded) CloseInbox(ctx context.Context, shardName, owner string, ends []shard.InboxEnd, at time.Time) ([]bool, error) {
+	for _, end := range ends {
+		s.w.note("%s %s: %s %s", end.PSP, end.EventID, end.State, end.Reason)
+	}
+	return s.worldStore.CloseInbox(ctx, shardName, owner, ends, at)
 }
 
 // Apply notes what is written.
@@ -339,16 +343,19 @@ func (s *seeded) Apply(ctx context.Context, c shard.Change) error {
 	return err
 }
 
-// Reschedule rounds the time of the next check up to the step of the back-off.
-func (s *seeded) Reschedule(ctx context.Context, r shard.Recheck) error {
-	wait := r.NextAt.Sub(s.w.clock.pass(0))
-	s.w.note("%s is still unknown: %s", r.AttemptID, r.Detail)
-	for step := firstRecheck; ; step *= 2 {
-		if step = min(step, longestRecheck); wait <= step || step == longestRecheck {
-			r.NextAt = s.w.clock.pass(0).Add(step)
-			return s.worldStore.Reschedule(ctx, r)
+// Reschedule rounds the times of the next checks up to the step of the back-off.
+func (s *seeded) Reschedule(ctx context.Context, shardName, owner string, rechecks []shard.Recheck) ([]bool, error) {
+	rounded := slices.Clone(rechecks)
+	for n, r := range rounded {
+		wait := r.NextAt.Sub(s.w.clock.pass(0))
+		s.w.note("%s is still unknown: %s", r.AttemptID, r.Detail)
+		step := firstRecheck
+		for step < longestRecheck && wait > step {
+			step = min(2*step, longestRecheck)
 		}
+		rounded[n].NextAt = s.w.clock.pass(0).Add(step)
 	}
+	return s.worldStore.Reschedule(ctx, shardName, owner, rounded)
 }
 
 // hook lets calls of the model fail while the world is faulty.

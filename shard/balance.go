@@ -190,14 +190,24 @@ func (c *Cluster) RollUp(ctx context.Context, shardName string) (int, error) {
 	return moved, nil
 }
 
-// ownedBy returns a shard and the buckets that the map gives it.
-func (c *Cluster) ownedBy(name string) (*Shard, []int32, error) {
+// named returns a shard of the map, or ErrNotFound.
+func (c *Cluster) named(name string) (*Shard, error) {
 	m := c.Map()
 	c.mu.RLock()
 	s := c.shards[m.URLs[name]]
 	c.mu.RUnlock()
 	if s == nil {
-		return nil, nil, fmt.Errorf("shard %q: %w", name, ErrNotFound)
+		return nil, fmt.Errorf("shard %q: %w", name, ErrNotFound)
+	}
+	return s, nil
+}
+
+// ownedBy returns a shard and the buckets that the map gives it.
+func (c *Cluster) ownedBy(name string) (*Shard, []int32, error) {
+	m := c.Map()
+	s, err := c.named(name)
+	if err != nil {
+		return nil, nil, err
 	}
 	var buckets []int32
 	for b := range Buckets {

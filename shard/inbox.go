@@ -42,29 +42,6 @@ SELECT w.psp || ' ' || w.event_id
 FROM unnest($1::INT4[], $2::TEXT[], $3::TEXT[]) AS t(bucket, psp, event_id)
 JOIN webhook_inbox w ON w.bucket = t.bucket AND w.psp = t.psp AND w.event_id = t.event_id`
 
-	// sqlClaimInbox leases notices that are to be applied. It relies on webhook_inbox_due.
-	sqlClaimInbox = `
-UPDATE webhook_inbox SET lease_owner = $1::TEXT, lease_until = $2::TIMESTAMPTZ
-WHERE (webhook_inbox.bucket, webhook_inbox.psp, webhook_inbox.event_id) IN (
-    SELECT w.bucket, w.psp, w.event_id FROM webhook_inbox w
-    WHERE w.slot = $3::INT8 AND w.state IN ('NEW', 'UNMATCHED') AND w.next_try_at <= $4::TIMESTAMPTZ
-        AND (w.lease_until IS NULL OR w.lease_until <= $4::TIMESTAMPTZ)
-        AND EXISTS (SELECT 1 FROM buckets b WHERE b.bucket = w.bucket AND b.state = 'OWNED')
-    ORDER BY w.next_try_at LIMIT $5::INT8 FOR UPDATE OF w SKIP LOCKED
-)
-RETURNING webhook_inbox.bucket, webhook_inbox.psp, webhook_inbox.event_id, webhook_inbox.kind, webhook_inbox.attempt_id,
-    webhook_inbox.reference, webhook_inbox.original, webhook_inbox.raw, webhook_inbox.state, webhook_inbox.reason,
-    webhook_inbox.tries, webhook_inbox.received_at, webhook_inbox.next_try_at`
-
-	// sqlCloseInbox says what became of a claimed notice. It relies on the primary key; IS TRUE keeps a plan
-	// made while nothing waits from walking webhook_inbox_due instead.
-	sqlCloseInbox = `
-UPDATE webhook_inbox SET state = $5::TEXT, reason = $6::TEXT, next_try_at = $7::TIMESTAMPTZ, updated_at = $8::TIMESTAMPTZ,
-    tries = webhook_inbox.tries + 1, lease_owner = '', lease_until = NULL
-WHERE webhook_inbox.bucket = $1::INT4 AND webhook_inbox.psp = $2::TEXT AND webhook_inbox.event_id = $3::TEXT
-    AND webhook_inbox.lease_owner = $4::TEXT AND (webhook_inbox.state IN ('NEW', 'UNMATCHED')) IS TRUE
-RETURNING webhook_inbox.event_id`
-
 	// sqlInbox lists the notices in one of the states that people look at. It relies on webhook_inbox_state.
 	sqlInbox = `
 SELECT w.bucket, w.psp, w.event_id, w.kind, w.attempt_id, w.reference, w.original, w.raw, w.state, w.reason, w.tries, w.received_at,
@@ -173,65 +150,6 @@ func (s *Shard) findNotices(ctx context.Context, batch []notice) ([]bool, error)
 		return nil, err
 	}
 	return column(batch, func(n notice) bool { return found[n.id()] }), nil
-}
-
-// ClaimInbox leases up to limit notices of one shard that are to be applied.
-func (c *Cluster) ClaimInbox(ctx context.Context, shardName, owner string, now, until time.Time, limit int) ([]InboxItem, error) {
-	s, _, err := c.ownedBy(shardName)
-	if err != nil {
-		return nil, err
-	}
-	var out []InboxItem
-	for slot := int64(0); slot < queueSlots && len(out) < limit; slot++ {
-		var some []InboxItem
-		err := s.retry(ctx, "claim inbox", func(ctx context.Context) error {
-			rows, err := s.pool.Query(ctx, sqlClaimInbox, owner, until, slot, now, limit-len(out))
-			if err != nil {
-				return err
-			}
-			some, err = pgx.CollectRows(rows, pgx.RowToStructByPos[InboxItem])
-			return err
-		})
-		if err != nil {
-			return out, fmt.Errorf("shard %s: %w", shardName, err)
-		}
-		out = append(out, some...)
-	}
-	return out, nil
-}
-
-// InboxEnd says what became of a claimed notice; NextTryAt counts for those that are looked at again.
-type InboxEnd struct {
-	Owner     string
-	State     Status
-	Reason    string
-	NextTryAt time.Time
-	At        time.Time
-}
-
-// CloseInbox gives a claimed notice back, or returns ErrConflict if the lease went to another.
-func (c *Cluster) CloseInbox(ctx context.Context, item InboxItem, end InboxEnd) error {
-	s, _, err := c.owner(item.Bucket)
-	if err != nil {
-		return err
-	}
-	var ids []string
-	err = s.retry(ctx, "close inbox", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sqlCloseInbox, int32(item.Bucket), item.PSP, item.EventID, end.Owner, string(end.State), end.Reason,
-			end.NextTryAt, end.At)
-		if err != nil {
-			return err
-		}
-		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	if err == nil && len(ids) == 0 {
-		err = ErrConflict
-	}
-	if err != nil {
-		return fmt.Errorf("event %s of %s: %w", item.EventID, item.PSP, err)
-	}
-	return nil
 }
 
 // Inbox lists up to limit notices of one shard that are UNMATCHED or MISFIT, the oldest first.

@@ -150,7 +150,11 @@ func TestQueueColumnsAreRead(t *testing.T) {
 	if err != nil || len(due) != 1 {
 		t.Fatal(due, err)
 	}
-	must(t, c.Reschedule(ctx, shard.Recheck{AttemptID: o.Attempt.ID, Owner: "w", Absent: 1, Escalated: true, NextAt: next, Detail: "no record"}))
+	recheck := shard.Recheck{AttemptID: o.Attempt.ID, Absent: 1, Escalated: true, NextAt: next, Detail: "no record"}
+	given, err := c.Reschedule(ctx, "shard-1", "w", []shard.Recheck{recheck})
+	if err != nil || !given[0] {
+		t.Fatal(given, err)
+	}
 	check := func(status shard.Status) {
 		t.Helper()
 		found, err := c.Snapshot(ctx, o.Payment.ID)

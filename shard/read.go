@@ -19,30 +19,32 @@ import (
 const (
 	sqlOwned = `SELECT b.seq FROM buckets b WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'OWNED'`
 
-	sqlPayment = `
+	// What is read of a payment and what belongs to it, without the rows that are meant.
+	selectPayments = `
 SELECT p.payment_id, p.client_id, p.order_id, p.customer_id, p.status, p.version, p.psp, p.psp_ref, p.currency, p.authorized,
     p.captured, p.released, p.refunding, p.refunded, p.capture_mode, p.method, p.splits, p.parts, p.return_url, p.redirect_url,
     p.failure_code, p.failure, p.expires_at, p.created_at, p.updated_at
-FROM payments p WHERE p.bucket = $1::INT4 AND p.payment_id = $2::TEXT`
+FROM payments p`
 
-	sqlAttempts = `
+	selectAttempts = `
 SELECT a.attempt_id, a.payment_id, a.kind, a.psp, a.amount, a.status, a.outcome, a.route_reason, a.code, a.detail, a.psp_ref,
     a.client_key, a.sent_at, a.next_check_at, a.updated_at, a.checks, a.absent_checks, a.escalated
-FROM attempts a WHERE a.bucket = $1::INT4 AND a.payment_id = $2::TEXT`
+FROM attempts a`
 
-	sqlRefunds = `
+	selectRefunds = `
 SELECT r.refund_id, r.payment_id, r.attempt_id, r.amount, r.status, r.shares, r.code, r.detail, r.created_at, r.updated_at
-FROM refunds r WHERE r.bucket = $1::INT4 AND r.payment_id = $2::TEXT`
+FROM refunds r`
+
+	sqlPayment  = selectPayments + ` WHERE p.bucket = $1::INT4 AND p.payment_id = $2::TEXT`
+	sqlAttempts = selectAttempts + ` WHERE a.bucket = $1::INT4 AND a.payment_id = $2::TEXT`
+	sqlRefunds  = selectRefunds + ` WHERE r.bucket = $1::INT4 AND r.payment_id = $2::TEXT`
 
 	sqlKey = `
 SELECT k.client_id, k.scope, k.key, k.request_hash, k.payment_id, k.subject_id, k.answer_kind, k.answer
 FROM idempotency_keys k WHERE k.bucket = $1::INT4 AND k.client_id = $2::TEXT AND k.scope = $3::TEXT AND k.key = $4::TEXT`
 
-	sqlPaymentsByOrder = `
-SELECT p.payment_id, p.client_id, p.order_id, p.customer_id, p.status, p.version, p.psp, p.psp_ref, p.currency, p.authorized,
-    p.captured, p.released, p.refunding, p.refunded, p.capture_mode, p.method, p.splits, p.parts, p.return_url, p.redirect_url,
-    p.failure_code, p.failure, p.expires_at, p.created_at, p.updated_at
-FROM payments p JOIN buckets b ON b.bucket = p.bucket AND b.state IN ('OWNED', 'FROZEN')
+	sqlPaymentsByOrder = selectPayments + `
+JOIN buckets b ON b.bucket = p.bucket AND b.state IN ('OWNED', 'FROZEN')
 WHERE p.client_id = $1::TEXT AND p.order_id = $2::TEXT
 ORDER BY p.bucket, p.payment_id LIMIT $3::INT8`
 

@@ -6,7 +6,9 @@ func Statements() map[string]string {
 	return map[string]string{
 		"begin": sqlBegin, "apply": sqlApply, "find openings": sqlFindOpenings, "find changes": sqlFindChanges, "find notices": sqlFindNotices,
 		"owned": sqlOwned, "payment": sqlPayment, "attempts": sqlAttempts, "refunds": sqlRefunds, "key": sqlKey,
-		"payments by order": sqlPaymentsByOrder, "entries": sqlEntries, "events": sqlEvents,
+		"owned of attempts": sqlOwnedOf, "payments of attempts": sqlPaymentsOf, "attempts of attempts": sqlAttemptsOf,
+		"refunds of attempts": sqlRefundsOf,
+		"payments by order":   sqlPaymentsByOrder, "entries": sqlEntries, "events": sqlEvents,
 		"seller balance": sqlSellerBalance, "house balance": sqlHouseBalance, "roll up": sqlRollUp,
 		"lease": sqlLease, "expired": sqlExpired, "place": sqlPlace,
 		"claim attempts": sqlClaimAttempts, "reschedule": sqlReschedule, "pending attempts": sqlPendingAttempts, "pending count": sqlPendingCount,

@@ -205,9 +205,10 @@ func closeNotice(t *testing.T, g *testGrid, item shard.InboxItem, state shard.St
 	if _, err := shards.ClaimInbox(t.Context(), owner, "w", now, now.Add(time.Minute), 10); err != nil {
 		t.Fatal(err)
 	}
-	end := shard.InboxEnd{Owner: "w", State: state, Reason: "because " + string(state), NextTryAt: now.Add(time.Hour), At: now}
-	if err := shards.CloseInbox(t.Context(), item, end); err != nil {
-		t.Fatal(err)
+	end := shard.InboxEnd{InboxKey: shard.InboxKey{Bucket: item.Bucket, PSP: item.PSP, EventID: item.EventID}, State: state,
+		Reason: "because " + string(state), NextTryAt: now.Add(time.Hour)}
+	if closed, err := shards.CloseInbox(t.Context(), owner, "w", []shard.InboxEnd{end}, now); err != nil || !closed[0] {
+		t.Fatal(closed, err)
 	}
 }
 

@@ -304,17 +304,39 @@ func (w *twins) claimAttempts() {
 		claimed = due
 		return give(due, err)
 	})
+	var rechecks []shard.Recheck
 	for _, d := range claimed {
 		if w.one(3) {
 			continue
 		}
 		w.pass(0)
-		r := shard.Recheck{AttemptID: d.AttemptID, Owner: owner, Absent: d.Absent + 1, Escalated: w.one(2), Detail: "asked",
-			NextAt: w.now.Add(time.Duration(w.n(40_000)) * time.Millisecond)}
-		if w.one(5) {
-			r.Owner = "somebody else"
+		rechecks = append(rechecks, shard.Recheck{AttemptID: d.AttemptID, Absent: d.Absent + 1, Escalated: w.one(2), Detail: "asked",
+			NextAt: w.now.Add(time.Duration(w.n(40_000)) * time.Millisecond)})
+	}
+	if w.one(20) {
+		rechecks = append(rechecks, shard.Recheck{AttemptID: "no ID"})
+	}
+	w.givesBack(&name, &owner)
+	w.both("reschedule", func(s store) answer { return w.told("reschedule")(s.Reschedule(w.ctx, name, owner, rechecks)) })
+}
+
+// givesBack lets somebody else give back what was claimed, or to another shard, now and then.
+func (w *twins) givesBack(shardName, owner *string) {
+	if w.one(5) {
+		*owner = "somebody else"
+	}
+	if w.one(10) {
+		*shardName = w.shard()
+	}
+}
+
+// told notes whether anything was given back, and whether anything was not.
+func (w *twins) told(command string) func([]bool, error) answer {
+	return func(given []bool, err error) answer {
+		for _, done := range given {
+			w.kinds[fmt.Sprintf("%s: %t", command, done)] = true
 		}
-		w.both("reschedule", func(s store) answer { return give(nil, s.Reschedule(w.ctx, r)) })
+		return give(given, err)
 	}
 }
 
@@ -336,18 +358,25 @@ func (w *twins) claimInbox() {
 	var claimed []shard.InboxItem
 	w.both("claim inbox", func(s store) answer {
 		items, err := s.ClaimInbox(w.ctx, name, owner, w.now, w.now.Add(10*time.Second), 100)
-		slices.SortFunc(items, func(x, y shard.InboxItem) int { return x.ReceivedAt.Compare(y.ReceivedAt) })
 		claimed = items
 		return give(items, err)
 	})
+	var ends []shard.InboxEnd
 	for _, item := range claimed {
-		end := shard.InboxEnd{Owner: owner, State: []shard.Status{shard.InboxNew, shard.InboxUnmatched, shard.InboxApplied, shard.InboxMisfit}[w.n(4)],
-			Reason: "because", NextTryAt: w.now.Add(time.Duration(w.n(30_000)) * time.Millisecond), At: w.now}
 		if w.one(5) {
-			end.Owner = "somebody else"
+			continue
 		}
-		w.both("close inbox", func(s store) answer { return give(nil, s.CloseInbox(w.ctx, item, end)) })
+		ends = append(ends, shard.InboxEnd{InboxKey: shard.InboxKey{Bucket: item.Bucket, PSP: item.PSP, EventID: item.EventID},
+			State:  []shard.Status{shard.InboxNew, shard.InboxUnmatched, shard.InboxApplied, shard.InboxMisfit}[w.n(4)],
+			Reason: "because", NextTryAt: w.now.Add(time.Duration(w.n(30_000)) * time.Millisecond)})
 	}
+	if len(w.items) > 0 && w.one(4) { // nobody claimed it, or it is among them already
+		item := w.items[w.n(len(w.items))]
+		ends = append(ends, shard.InboxEnd{InboxKey: shard.InboxKey{Bucket: item.Bucket % shard.Buckets, PSP: item.PSP, EventID: item.EventID + "0"},
+			State: shard.InboxApplied})
+	}
+	w.givesBack(&name, &owner)
+	w.both("close inbox", func(s store) answer { return w.told("close inbox")(s.CloseInbox(w.ctx, name, owner, ends, w.now)) })
 }
 
 func (w *twins) shard() string { return []string{"shard-1", "shard-2", "shard-2", "shard-9"}[w.n(4)] }
@@ -368,12 +397,29 @@ func (w *twins) reads() {
 	}
 	w.both("find", func(s store) answer { return give(s.Find(w.ctx, id, o.Key.KeyRef)) })
 	w.both("snapshot", func(s store) answer { return give(s.Snapshot(w.ctx, id)) })
+	w.snapshots(attempt)
 	w.both("opening key", func(s store) answer { return give(s.OpeningKey(w.ctx, "client", o.Key.Key)) })
 	w.both("by order", func(s store) answer { return give(s.PaymentsOfOrder(w.ctx, "client", o.Payment.OrderID)) })
 	w.both("entries", func(s store) answer { return give(s.Entries(w.ctx, id)) })
 	w.both("events", func(s store) answer { return give(s.Events(w.ctx, id)) })
 	w.both("payment of attempt", func(s store) answer { return give(s.PaymentOfAttempt(w.ctx, attempt)) })
 	w.both("by reference", func(s store) answer { return give(s.AttemptsByRef(w.ctx, "stripe", "pi_1")) })
+}
+
+// snapshots asks one shard for several attempts at once, some of which it does not have.
+func (w *twins) snapshots(attempt string) {
+	name, ids := w.shard(), []string{attempt, shard.NewID(shard.AttemptPrefix, 7, w.now), "no ID"}
+	for range w.n(5) {
+		ids = append(ids, w.openings[w.n(len(w.openings))].Attempt.ID)
+	}
+	w.both("snapshots", func(s store) answer {
+		found, err := s.Snapshots(w.ctx, name, ids)
+		var list []any
+		for _, id := range slices.Sorted(maps.Keys(found)) {
+			list = append(list, id, plain(reflect.ValueOf(found[id])))
+		}
+		return give(list, err)
+	})
 }
 
 func (w *twins) counts() {
@@ -439,7 +485,7 @@ func TestModelAndDatabasesAgree(t *testing.T) {
 			kinds := map[string]bool{}
 			for seed := range seeds {
 				w := newTwins(t, seed, shard.Options{Serializable: serializable})
-				if w.play(700); w.found != "" {
+				if w.play(1000); w.found != "" {
 					t.Fatalf("seed %d: %s", seed, w.found)
 				}
 				maps.Copy(kinds, w.kinds)
@@ -454,8 +500,9 @@ func wantKinds(t *testing.T, kinds map[string]bool) {
 	t.Helper()
 	for _, kind := range []string{"begin: ", "begin: " + shard.ErrConflict.Error(), "begin: refused 23514", "begin: invariant P1", "apply: ",
 		"apply: " + shard.ErrConflict.Error(), "apply: refused 23505", "apply: refused 23514", "apply: refused 21000", "apply: refused 22P02",
-		"apply: invariant P1", "reschedule: ", "reschedule: " + shard.ErrConflict.Error(), "close inbox: ",
-		"close inbox: " + shard.ErrConflict.Error(), "snapshot: " + shard.ErrNotFound.Error(), "lease: " + shard.ErrNotFound.Error()} {
+		"apply: invariant P1", "reschedule: true", "reschedule: false", "reschedule: no ID",
+		"reschedule: " + shard.ErrNotFound.Error(), "close inbox: true", "close inbox: false", "close inbox: " + shard.ErrNotFound.Error(), "snapshots: ",
+		"snapshot: " + shard.ErrNotFound.Error(), "lease: " + shard.ErrNotFound.Error()} {
 		if !kinds[kind] {
 			t.Errorf("no command was answered %q", kind)
 		}

@@ -3,26 +3,21 @@ package model
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"paygrid/shard"
 )
 
-// queueSlots is how many ranges a queue is claimed from, in turn.
-const queueSlots = 8
-
-// claimable is a row of a queue, in the order in which rows are claimed: by slot, then by time.
+// claimable is a row of a queue.
 type claimable struct {
 	b   *bucket
 	due time.Time
 	id  string
 }
 
-func inTurn(x, y claimable) int {
-	return cmp.Or(cmp.Compare(x.b.row.Bucket%queueSlots, y.b.row.Bucket%queueSlots), x.due.Compare(y.due), cmp.Compare(x.id, y.id))
-}
+// inTurn is the order in which rows are claimed: what has been due for longest comes first.
+func inTurn(x, y claimable) int { return cmp.Or(x.due.Compare(y.due), cmp.Compare(x.id, y.id)) }
 
 // ClaimAttempts is shard.Cluster's.
 func (s *Store) ClaimAttempts(_ context.Context, shardName, owner string, now, until time.Time, limit int) ([]shard.Due, error) {
@@ -50,22 +45,41 @@ func (s *Store) ClaimAttempts(_ context.Context, shardName, owner string, now, u
 }
 
 // Reschedule is shard.Cluster's.
-func (s *Store) Reschedule(_ context.Context, r shard.Recheck) error {
-	number, err := shard.BucketOfID(shard.AttemptPrefix, r.AttemptID)
-	if err != nil {
-		return err
-	}
-	return s.step("Reschedule", func() error {
-		b := s.at(number)
-		a, there := b.attempts[r.AttemptID]
-		if !there || a.lease.owner != r.Owner || a.Status != pending {
-			return fmt.Errorf("attempt %s: %w", r.AttemptID, shard.ErrConflict)
+func (s *Store) Reschedule(_ context.Context, shardName, owner string, rechecks []shard.Recheck) ([]bool, error) {
+	for _, r := range rechecks {
+		if _, err := shard.BucketOfID(shard.AttemptPrefix, r.AttemptID); err != nil {
+			return nil, err
 		}
-		a.Checks++
-		a.Absent, a.Escalated, a.NextCheckAt, a.Detail, a.lease = r.Absent, r.Escalated, r.NextAt, r.Detail, hold{}
-		b.attempts[r.AttemptID] = a
+	}
+	var given []bool
+	err := s.step("Reschedule", func() error {
+		if err := s.known(shardName); err != nil {
+			return err
+		}
+		for _, r := range rechecks {
+			given = append(given, s.reschedule(shardName, owner, r))
+		}
 		return nil
 	})
+	return given, err
+}
+
+func (s *Store) reschedule(shardName, owner string, r shard.Recheck) bool {
+	number, _ := shard.BucketOfID(shard.AttemptPrefix, r.AttemptID) // looked at before
+	b := s.at(number)
+	a, there := b.attempts[r.AttemptID]
+	if !there || !s.serves(shardName, b) || a.lease.owner != owner || a.Status != pending {
+		return false
+	}
+	a.Checks++
+	a.Absent, a.Escalated, a.NextCheckAt, a.Detail, a.lease = r.Absent, r.Escalated, r.NextAt, r.Detail, hold{}
+	b.attempts[r.AttemptID] = a
+	return true
+}
+
+// serves tells whether a shard owns a bucket.
+func (s *Store) serves(shardName string, b *bucket) bool {
+	return b.row.State == owned && s.owners.Owner(b.row.Bucket).Shard == shardName
 }
 
 // PendingAttempts is shard.Cluster's.
@@ -161,24 +175,37 @@ func (s *Store) ClaimInbox(_ context.Context, shardName, owner string, now, unti
 			row.b.inbox[keys[row.id]] = n
 			out = append(out, n.InboxItem)
 		}
+		slices.SortFunc(out, shard.InboxItem.Compare)
 		return s.known(shardName)
 	})
 	return out, err
 }
 
 // CloseInbox is shard.Cluster's.
-func (s *Store) CloseInbox(_ context.Context, item shard.InboxItem, end shard.InboxEnd) error {
-	return s.step("CloseInbox", func() error {
-		b, key := s.at(item.Bucket), noticeKey{item.PSP, item.EventID}
-		n, there := b.inbox[key]
-		if !there || n.lease.owner != end.Owner || !waits(n.State) {
-			return fmt.Errorf("event %s of %s: %w", item.EventID, item.PSP, shard.ErrConflict)
+func (s *Store) CloseInbox(_ context.Context, shardName, owner string, ends []shard.InboxEnd, _ time.Time) ([]bool, error) {
+	var closed []bool
+	err := s.step("CloseInbox", func() error {
+		if err := s.known(shardName); err != nil {
+			return err
 		}
-		n.State, n.Reason, n.NextTryAt, n.lease = end.State, end.Reason, end.NextTryAt, hold{}
-		n.Tries++
-		b.inbox[key] = n
+		for _, end := range ends {
+			closed = append(closed, s.closeNotice(shardName, owner, end))
+		}
 		return nil
 	})
+	return closed, err
+}
+
+func (s *Store) closeNotice(shardName, owner string, end shard.InboxEnd) bool {
+	b, key := s.at(end.Bucket), noticeKey{end.PSP, end.EventID}
+	n, there := b.inbox[key]
+	if !there || !s.serves(shardName, b) || n.lease.owner != owner || !waits(n.State) {
+		return false
+	}
+	n.State, n.Reason, n.NextTryAt, n.lease = end.State, end.Reason, end.NextTryAt, hold{}
+	n.Tries++
+	b.inbox[key] = n
+	return true
 }
 
 // Inbox is shard.Cluster's.

@@ -22,25 +22,31 @@ var paymentStates = []string{"AUTH_PENDING", "REQUIRES_ACTION", "AUTHORIZED", "D
 func (s *Store) Find(_ context.Context, paymentID string, ref shard.KeyRef) (shard.Found, error) {
 	var found shard.Found
 	err := s.look("Find", shard.PaymentPrefix, paymentID, func(b *bucket) {
-		p, there := b.payments[paymentID]
-		found.Missing, found.Payment = !there, clonePayment(p)
-		for _, a := range b.attempts {
-			if a.PaymentID == paymentID {
-				found.Attempts = append(found.Attempts, a.Attempt)
-			}
-		}
-		for _, r := range b.refunds {
-			if r.PaymentID == paymentID {
-				found.Refunds = append(found.Refunds, cloneRefund(r))
-			}
-		}
-		slices.SortFunc(found.Attempts, func(x, y shard.Attempt) int { return cmp.Compare(x.ID, y.ID) })
-		slices.SortFunc(found.Refunds, func(x, y shard.Refund) int { return cmp.Compare(x.ID, y.ID) })
+		_, there := b.payments[paymentID]
+		found.Missing, found.Snapshot = !there, b.snapshot(paymentID)
 		if key, there := b.keys[ref]; there {
 			found.Key = &key
 		}
 	})
 	return found, err
+}
+
+// snapshot is a payment with all that belongs to it; empty if it is not there.
+func (b *bucket) snapshot(paymentID string) shard.Snapshot {
+	out := shard.Snapshot{Payment: clonePayment(b.payments[paymentID])}
+	for _, a := range b.attempts {
+		if a.PaymentID == paymentID {
+			out.Attempts = append(out.Attempts, a.Attempt)
+		}
+	}
+	for _, r := range b.refunds {
+		if r.PaymentID == paymentID {
+			out.Refunds = append(out.Refunds, cloneRefund(r))
+		}
+	}
+	slices.SortFunc(out.Attempts, func(x, y shard.Attempt) int { return cmp.Compare(x.ID, y.ID) })
+	slices.SortFunc(out.Refunds, func(x, y shard.Refund) int { return cmp.Compare(x.ID, y.ID) })
+	return out
 }
 
 // look reads in the bucket that an ID names; an ID that is none of ours is not found.
@@ -76,6 +82,25 @@ func (s *Store) Snapshot(ctx context.Context, paymentID string) (shard.Snapshot,
 		err = fmt.Errorf("payment %s: %w", paymentID, shard.ErrNotFound)
 	}
 	return found.Snapshot, err
+}
+
+// Snapshots is shard.Cluster's.
+func (s *Store) Snapshots(_ context.Context, shardName string, attemptIDs []string) (map[string]shard.Snapshot, error) {
+	out := map[string]shard.Snapshot{}
+	err := s.step("Snapshots", func() error {
+		for _, id := range attemptIDs {
+			number, err := shard.BucketOfID(shard.AttemptPrefix, id)
+			if err != nil || !s.serves(shardName, s.at(number)) {
+				continue
+			}
+			b := s.at(number)
+			if a, there := b.attempts[id]; there {
+				out[id] = b.snapshot(a.PaymentID)
+			}
+		}
+		return s.known(shardName)
+	})
+	return out, err
 }
 
 // OpeningKey is shard.Cluster's.
