@@ -20,7 +20,9 @@ func (s *Service) Authorize(ctx context.Context, c AuthorizeCommand) (Answer, er
 	if err := c.check(); err != nil {
 		return Answer{}, err
 	}
-	return s.detached(ctx, func(ctx context.Context) (Answer, error) { return s.authorize(ctx, c) })
+	return s.admitted(ctx, ClassAuthorize, shard.BucketOf(c.Client, c.Key), func(ctx context.Context) (Answer, error) {
+		return s.authorize(ctx, c)
+	})
 }
 
 func (s *Service) authorize(ctx context.Context, c AuthorizeCommand) (Answer, error) {

@@ -20,7 +20,7 @@ func (s *Service) Confirm(ctx context.Context, c ConfirmCommand) (Answer, error)
 	if snapshot.Payment.Status != RequiresAction {
 		return viewAnswer(snapshot.Payment)
 	}
-	return s.detached(ctx, func(ctx context.Context) (Answer, error) { return s.confirm(ctx, snapshot, c) })
+	return s.detached(ctx, nil, func(ctx context.Context) (Answer, error) { return s.confirm(ctx, snapshot, c) })
 }
 
 func (s *Service) confirm(ctx context.Context, snapshot shard.Snapshot, c ConfirmCommand) (Answer, error) {

@@ -49,6 +49,8 @@ const (
 	CodeBusy Code = "PAYMENT_BUSY"
 	// CodeUnavailable: the payment's shard cannot be reached; nothing was charged.
 	CodeUnavailable Code = "SHARD_UNAVAILABLE"
+	// CodeOverloaded: the payment's shard is under stress, and more urgent commands come first; nothing was done.
+	CodeOverloaded Code = "SHARD_OVERLOADED"
 	// CodePSPUnavailable: no PSP that could take the call can be asked now (breakers, rate limits, drained by an operator);
 	// none was asked.
 	CodePSPUnavailable Code = "PSP_UNAVAILABLE"

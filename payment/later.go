@@ -24,7 +24,7 @@ type later struct {
 
 // Capture takes all or a part of an authorization.
 func (s *Service) Capture(ctx context.Context, c CaptureCommand) (Answer, error) {
-	return s.detached(ctx, func(ctx context.Context) (Answer, error) {
+	return s.admitted(ctx, ClassCapture, bucketOf(c.PaymentID), func(ctx context.Context) (Answer, error) {
 		return s.later(ctx, later{route: scopeCapture, client: c.Client, key: c.Key, paymentID: c.PaymentID, meaning: c.meaning(),
 			ask: func(snapshot shard.Snapshot, psp psprouter.PSP, at time.Time) (asked, error) {
 				return askCapture(snapshot, c, at, psp.SeveralCaptures(), s.config.CheckAfter)
@@ -40,7 +40,7 @@ func (s *Service) Capture(ctx context.Context, c CaptureCommand) (Answer, error)
 
 // Void releases an authorization of which nothing was captured.
 func (s *Service) Void(ctx context.Context, c VoidCommand) (Answer, error) {
-	return s.detached(ctx, func(ctx context.Context) (Answer, error) {
+	return s.admitted(ctx, ClassRefund, bucketOf(c.PaymentID), func(ctx context.Context) (Answer, error) {
 		return s.later(ctx, later{route: scopeVoid, client: c.Client, key: c.Key, paymentID: c.PaymentID, meaning: c.meaning(),
 			ask: func(snapshot shard.Snapshot, _ psprouter.PSP, at time.Time) (asked, error) {
 				return askVoid(snapshot, c, at, s.config.CheckAfter)
@@ -54,7 +54,7 @@ func (s *Service) Void(ctx context.Context, c VoidCommand) (Answer, error) {
 
 // Refund gives all or a part of what was captured back.
 func (s *Service) Refund(ctx context.Context, c RefundCommand) (Answer, error) {
-	return s.detached(ctx, func(ctx context.Context) (Answer, error) {
+	return s.admitted(ctx, ClassRefund, bucketOf(c.PaymentID), func(ctx context.Context) (Answer, error) {
 		return s.later(ctx, later{route: scopeRefunds, client: c.Client, key: c.Key, paymentID: c.PaymentID, meaning: c.meaning(),
 			ask: func(snapshot shard.Snapshot, _ psprouter.PSP, at time.Time) (asked, error) {
 				return askRefund(snapshot, c, at, s.config.CheckAfter)

@@ -16,6 +16,9 @@ type metrics struct {
 	alerts   *prometheus.CounterVec
 	unsaved  *prometheus.CounterVec
 	races    *prometheus.CounterVec
+	shed     *prometheus.CounterVec
+	limit    *prometheus.GaugeVec
+	waiting  *prometheus.GaugeVec
 
 	escalated *prometheus.CounterVec
 	reversals *prometheus.CounterVec
@@ -40,6 +43,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Outcomes that could not be committed; their attempts stay pending."}, []string{"operation"}),
 		races: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_command_races_total",
 			Help: "Decisions made anew because somebody else changed the payment first."}, []string{"operation"}),
+		shed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_commands_shed_total",
+			Help: "Commands turned away under stress, before anything was done."}, []string{"shard", "class"}),
+		limit: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paygrid_shard_limit",
+			Help: "Writes of this process that may wait for a shard before commands are turned away."}, []string{"shard"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "paygrid_shard_waiting",
+			Help: "Writes of this process that wait for a shard."}, []string{"shard"}),
 		escalated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_attempts_escalated_total",
 			Help: "Attempts without an answer after many checks; a person must look."}, []string{"psp", "operation"}),
 		reversals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_psp_reversals_total",
@@ -61,7 +70,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	if r != nil {
 		r.MustRegister(m.outcomes, m.calls, m.alerts, m.unsaved, m.races, m.escalated, m.reversals, m.notices, m.applied, m.refused, m.pending, m.oldest,
-			m.inbox, m.inboxLag)
+			m.inbox, m.inboxLag, m.shed, m.limit, m.waiting)
 	}
 	return m
 }

@@ -24,9 +24,13 @@ type Config struct {
 	AuthorizationLifetime time.Duration
 	// MaxInFlight is how many commands may be under way at once; more are refused with CodeUnavailable. 10,000.
 	MaxInFlight int
-	Now         func() time.Time
-	Log         *slog.Logger
-	Registry    prometheus.Registerer // may be nil
+	// StepTarget is where a shard's stress begins: once half of this process's writes to it have taken longer for a second,
+	// the least urgent commands are turned away with CodeOverloaded, until that is over. Negative turns nobody away. 100 ms,
+	// which is all that our share of an authorization may take.
+	StepTarget time.Duration
+	Now        func() time.Time
+	Log        *slog.Logger
+	Registry   prometheus.Registerer // may be nil
 	// Pause is called at each named point between two steps of a command. It is for tests that stop the process there;
 	// nil does nothing.
 	Pause func(Point)
@@ -47,6 +51,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = 10_000
+	}
+	if c.StepTarget == 0 {
+		c.StepTarget = 100 * time.Millisecond
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -84,11 +91,12 @@ func point(command, step string) Point { return Point(command + "." + step) }
 
 // Service runs the commands. It holds no state but what is under way: any number of processes may serve the same shards.
 type Service struct {
-	shards  Store
-	psps    *psprouter.Router
-	config  Config
-	metrics *metrics
-	slots   chan struct{} // one token per command under way
+	shards    Store // each write passes its shard's door
+	psps      *psprouter.Router
+	config    Config
+	metrics   *metrics
+	admission *admission
+	slots     chan struct{} // one token per command under way
 
 	noticeWorkers int // notices of one shard that are applied at a time
 }
@@ -99,7 +107,9 @@ func New(shards Store, psps *psprouter.Router, c Config) (*Service, error) {
 		return nil, errors.New("payment: Config.Now is missing")
 	}
 	c = c.withDefaults()
-	return &Service{shards: shards, psps: psps, config: c, metrics: newMetrics(c.Registry),
+	m := newMetrics(c.Registry)
+	a := newAdmission(shards, c, m)
+	return &Service{shards: measured{Store: shards, admission: a}, psps: psps, config: c, metrics: m, admission: a,
 		slots: make(chan struct{}, c.MaxInFlight), noticeWorkers: noticeParallel}, nil
 }
 
@@ -135,17 +145,31 @@ type result struct {
 	err    error
 }
 
+// admitted is detached for a command that begins on a bucket: under stress it may be turned away, before anything is done.
+func (s *Service) admitted(ctx context.Context, c Class, b shard.Bucket, run func(ctx context.Context) (Answer, error)) (Answer, error) {
+	p, err := s.admission.admit(c, b)
+	if err != nil {
+		return Answer{}, err
+	}
+	return s.detached(p.with(ctx), p, run)
+}
+
 // detached runs a command that its caller can leave but not stop: it goes on to its end, whatever becomes of the caller.
-func (s *Service) detached(ctx context.Context, run func(ctx context.Context) (Answer, error)) (Answer, error) {
+// What the command does not use of its place is given back; one without is part of what was admitted before.
+func (s *Service) detached(ctx context.Context, p *place, run func(ctx context.Context) (Answer, error)) (Answer, error) {
 	select {
 	case s.slots <- struct{}{}:
 	default:
+		p.release(s.config.Now())
 		return Answer{}, &Error{Code: CodeUnavailable, Detail: "too many commands are under way", RetryIn: time.Second,
 			Remedy: "repeat with the same idempotency key after the time given"}
 	}
 	done := make(chan result, 1)
 	go func() {
-		defer func() { <-s.slots }()
+		defer func() {
+			p.release(s.config.Now())
+			<-s.slots
+		}()
 		answer, err := run(context.WithoutCancel(ctx))
 		done <- result{answer, err}
 	}()

@@ -31,6 +31,7 @@ type Store interface {
 	AttemptsByRef(ctx context.Context, psp, reference string) ([]shard.AttemptRef, error)
 
 	ShardNames() []string
+	ShardOf(b shard.Bucket) (name string, owned bool)
 	Lease(ctx context.Context, shardName, name, owner string, ttl time.Duration) (token int64, held bool, err error)
 	RollUp(ctx context.Context, shardName string) (int, error)
 	Expired(ctx context.Context, shardName string, at time.Time, limit int) ([]string, error)

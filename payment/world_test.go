@@ -134,7 +134,7 @@ func newWorld(seed uint64, open opener, p plant) (*world, error) {
 	}
 	w.random.Shuffle(len(psps), func(i, j int) { psps[i], psps[j] = psps[j], psps[i] })
 	slices.SortStableFunc(psps, func(x, y psprouter.PSP) int { return ranked(x, p.first) - ranked(y, p.first) })
-	c := Config{Now: w.clock.Now, Pause: w.pause}
+	c := Config{Now: w.clock.Now, Pause: w.pause, StepTarget: -1} // what happens in the middle of a write is none of its time
 	if p.registry != nil {
 		c.Registry = p.registry
 	}

@@ -192,6 +192,7 @@ func TestRefusalsOfTheDomain(t *testing.T) {
 		{payment.Error{Code: payment.CodeBusy}, 409, "1"},
 		{payment.Error{Code: payment.CodeBusy, RetryIn: 50 * time.Millisecond}, 409, "1"},
 		{payment.Error{Code: payment.CodeUnavailable, RetryIn: 5 * time.Second}, 503, "5"},
+		{payment.Error{Code: payment.CodeOverloaded, RetryIn: 1200 * time.Millisecond}, 503, "2"},
 	} {
 		a := newAPI(t)
 		c.err.Detail, c.err.Remedy = "what is wrong", "what to do"

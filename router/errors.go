@@ -90,6 +90,7 @@ var rulings = map[payment.Code]ruling{
 	payment.CodeAlreadyReversed:    {status: http.StatusConflict, title: "Already reversed"},
 	payment.CodeBusy:               {status: http.StatusConflict, title: "The payment is busy", retry: retryDefault},
 	payment.CodeUnavailable:        {status: http.StatusServiceUnavailable, title: "The payment's shard is unavailable", retry: retryDefault},
+	payment.CodeOverloaded:         {status: http.StatusServiceUnavailable, title: "Under stress; come back later", retry: retryDefault},
 	payment.CodePSPUnavailable:     {status: http.StatusServiceUnavailable, title: "No PSP is available", retry: retryDefault},
 	payment.CodeKeyReused:          {status: http.StatusUnprocessableEntity, title: "Idempotency key reused"},
 	payment.CodeInvalid:            {status: http.StatusUnprocessableEntity, title: "A value breaks a rule"},

@@ -135,6 +135,8 @@ func levelOf(route string, status int, x *exchange) slog.Level {
 	switch {
 	case x.code == CodeInternal:
 		return slog.LevelError
+	case x.code == payment.CodeOverloaded:
+		return slog.LevelDebug // counted, not logged: under stress the log of it would be a part of it
 	case status >= http.StatusInternalServerError:
 		return slog.LevelWarn
 	case route == "/livez" || route == "/readyz" || route == "/metrics":

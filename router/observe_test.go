@@ -95,6 +95,12 @@ func TestRecordOfARefusal(t *testing.T) {
 		t.Errorf("%v", rec)
 	}
 	a.log.Reset()
+	a.script.err = &payment.Error{Code: payment.CodeOverloaded}
+	a.post("/v1/payments", goodBody)
+	if rec := a.records()[0]; rec["code"] != "SHARD_OVERLOADED" || rec["level"] != "DEBUG" {
+		t.Errorf("what is turned away under stress is counted, not logged: %v", rec)
+	}
+	a.log.Reset()
 	a.get("/no/such/path")
 	if rec := a.records()[0]; rec["route"] != "unmatched" || strings.Contains(a.log.String(), "/no/such") {
 		t.Errorf("%s", a.log)

@@ -72,6 +72,7 @@ type gridOptions struct {
 	Serializable bool
 	Statement    time.Duration
 	CheckAfter   time.Duration
+	StepTarget   time.Duration // 0 = as routers have it
 	Now          func() time.Time
 	Pause        func(payment.Point)
 }
@@ -309,7 +310,8 @@ func (g *grid) stopEngine() error {
 // devConfig is the configuration of the cluster's routers. The file lets further ones join.
 func devConfig(g *grid, o gridOptions) routerConfig {
 	return routerConfig{Map: g.MapPath, Events: g.Events, PSPTimeoutMS: o.PSPTimeout.Milliseconds(), StatementMS: o.Statement.Milliseconds(),
-		CheckAfterMS: o.CheckAfter.Milliseconds(), WorkEveryMS: o.WorkEvery.Milliseconds(), Serializable: o.Serializable,
+		CheckAfterMS: o.CheckAfter.Milliseconds(), StepTargetMS: o.StepTarget.Milliseconds(),
+		WorkEveryMS: o.WorkEvery.Milliseconds(), Serializable: o.Serializable,
 		Clients:   []clientConfig{{ID: "shop_a", KeySHA256: sha256Hex(shopA)}, {ID: "shop_b", KeySHA256: sha256Hex(shopB)}},
 		Operators: devOperators(),
 		RecheckMS: o.Recheck.Milliseconds(), VisibleMS: o.Visible.Milliseconds(), Rules: o.Rules,

@@ -1,0 +1,315 @@
+package payment
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"paygrid/shard"
+)
+
+// Class says how urgent a command is. When a shard is under stress, the least urgent are turned away first.
+type Class uint8
+
+// The classes, least urgent first.
+const (
+	ClassPayout    Class = iota // money to sellers: due by night
+	ClassRefund                 // money back to buyers, by refund or void: nobody waits at the till
+	ClassCapture                // money that is reserved already, for days
+	ClassAuthorize              // a buyer at the till
+	classes
+)
+
+func (c Class) String() string { return [classes]string{"payout", "refund", "capture", "authorize"}[c] }
+
+// part is how much of a shard's limit a class may fill, in percent: what is above it is kept for the more urgent.
+func (c Class) part() int { return [classes]int{20, 40, 60, 100}[c] }
+
+// retryIn is when a command that was turned away makes sense again: up to twice this, so that not all come back at once.
+func (c Class) retryIn() time.Duration {
+	return [classes]time.Duration{time.Minute, 10 * time.Second, 4 * time.Second, time.Second}[c]
+}
+
+// admission decides which commands may begin. Each shard has a door of its own, so that one under stress turns nobody away
+// from the others. What is limited is our own share alone: the writes that wait for a shard, never the PSP.
+//
+// A command asks once, before it does anything. Later steps of it are counted and never refused, as are the writes of
+// resolver and inbox: what began is finished, and background work takes its place from commands, not they from it.
+type admission struct {
+	shards  Store
+	target  time.Duration // negative: all are admitted, nothing is measured
+	most    int
+	now     func() time.Time
+	metrics *metrics
+
+	mu    sync.RWMutex
+	doors map[string]*door // by shard
+}
+
+func newAdmission(shards Store, c Config, m *metrics) *admission {
+	return &admission{shards: shards, target: c.StepTarget, most: max(leastLimit, c.MaxInFlight), now: c.Now, metrics: m, doors: map[string]*door{}}
+}
+
+// door is that of a bucket's shard; nil if nobody owns the bucket (the shards will say so), or nothing is measured.
+func (a *admission) door(b shard.Bucket) *door {
+	if a.target < 0 {
+		return nil
+	}
+	name, owned := a.shards.ShardOf(b)
+	if !owned {
+		return nil
+	}
+	a.mu.RLock()
+	d := a.doors[name]
+	a.mu.RUnlock()
+	if d != nil {
+		return d
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.doors[name] == nil {
+		a.doors[name] = newDoor(a.target, a.most, a.now(), a.metrics.waiting.WithLabelValues(name), a.metrics.limit.WithLabelValues(name))
+	}
+	return a.doors[name]
+}
+
+// admit gives a command its place, or refuses it. A place that is nil holds nothing.
+func (a *admission) admit(c Class, b shard.Bucket) (*place, error) {
+	d := a.door(b)
+	if d == nil {
+		return nil, nil
+	}
+	step, ok := d.admit(c, a.now())
+	if !ok {
+		name, _ := a.shards.ShardOf(b)
+		a.metrics.shed.WithLabelValues(name, c.String()).Inc()
+		pause := c.retryIn()
+		return nil, &Error{Code: CodeOverloaded, Detail: "the payment's shard is under stress, and more urgent calls come first; nothing was done",
+			RetryIn: pause + rand.N(pause), Remedy: "repeat with the same idempotency key after the time given"}
+	}
+	return &place{door: d, step: step}, nil
+}
+
+// step runs one write of a bucket. The first of a command takes the place that the command was given.
+func (a *admission) step(ctx context.Context, b shard.Bucket, write func() error) error {
+	d := a.door(b)
+	if d == nil {
+		return write()
+	}
+	var s step
+	if p, _ := ctx.Value(placeKey{}).(*place); p.take(d) {
+		s = p.step
+		s.began = a.now()
+	} else {
+		s = d.enter(a.now())
+	}
+	err := write()
+	d.leave(s, a.now(), true)
+	return err
+}
+
+// place is room for a command's first write, from its admission on: a crowd that comes at once is counted at once.
+type place struct {
+	door  *door
+	step  step
+	taken atomic.Bool
+}
+
+type placeKey struct{}
+
+// with gives a command its place on the way.
+func (p *place) with(ctx context.Context) context.Context {
+	if p == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, placeKey{}, p)
+}
+
+// take tells whether the place is there for a write on d's shard, once.
+func (p *place) take(d *door) bool {
+	return p != nil && p.door == d && p.taken.CompareAndSwap(false, true)
+}
+
+// release gives a place back that no write took: the command was refused, or was answered without one.
+func (p *place) release(now time.Time) {
+	if p != nil && p.taken.CompareAndSwap(false, true) {
+		p.door.leave(p.step, now, false)
+	}
+}
+
+// The door's rhythm.
+const (
+	forbearance = time.Second // how long a crowd is let be before the first cut
+	leastLimit  = 16          // writes that may always wait: they fill a statement, and show when it is over
+	leastSample = 8           // writes that a judgement rests on, if so many come
+	fast        = 8           // the part that a limit is cut or grows by
+	slowly      = 32          // … that it grows by as long as half of the writes take more than half of the target
+)
+
+// door bounds the writes of one process that wait for one shard. There is no limit but MaxInFlight until half of the writes
+// have taken longer than the target for a second: a crowd that comes once is served. Then it is cut as long as that stays so,
+// and grows again where it does not. The median, since one frozen bucket or one long batch is no stress; a fixed target and
+// not the trend of latency, since larger batches make a busy shard slower and better.
+//
+// It judges in windows of one or two targets. After a cut only writes that began since count: the others tell of the crowd
+// that was there before it.
+type door struct {
+	target                   time.Duration
+	most                     int
+	waitingGauge, limitGauge prometheus.Gauge
+
+	mu      sync.Mutex
+	limit   int
+	waiting int // writes, and places of commands
+	cuts    uint64
+
+	stressed time.Time // since when no window was good
+
+	// The window.
+	opened                time.Time
+	atOpening             int // how many waited then
+	peak                  int // how many did at most
+	peakBefore            int // … in the window before
+	returned              int // writes that came back
+	seen                  int // … that began since the last cut
+	quick, slow, verySlow int // … and took up to half the target, up to twice the target, longer
+}
+
+// step is one write, or a place for one, on its way.
+type step struct {
+	began time.Time
+	cuts  uint64 // of the limit before it began
+}
+
+func newDoor(target time.Duration, most int, now time.Time, waiting, limit prometheus.Gauge) *door {
+	d := &door{target: target, most: most, waitingGauge: waiting, limitGauge: limit, limit: most, opened: now, stressed: now}
+	limit.Set(float64(d.limit))
+	return d
+}
+
+// admit lets a command in if its class's part of the limit has room; for all but the most urgent, if it had room all the time
+// of late: a statement takes many along, and just behind it there is always room.
+func (d *door) admit(c Class, now time.Time) (step, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.judge(now)
+	crowd := d.waiting
+	if c < ClassAuthorize {
+		crowd = max(d.peak, d.peakBefore)
+	}
+	if crowd*100 >= d.limit*c.part() {
+		return step{}, false
+	}
+	return d.more(now), true
+}
+
+// enter counts a write that is not refused.
+func (d *door) enter(now time.Time) step {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.judge(now)
+	return d.more(now)
+}
+
+func (d *door) more(now time.Time) step {
+	d.waiting++
+	d.peak = max(d.peak, d.waiting)
+	d.waitingGauge.Set(float64(d.waiting))
+	return step{began: now, cuts: d.cuts}
+}
+
+// leave ends a step; one that was no write says nothing about the shard.
+func (d *door) leave(s step, now time.Time, written bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting--
+	d.waitingGauge.Set(float64(d.waiting))
+	if !written {
+		return
+	}
+	d.returned++
+	if s.cuts == d.cuts {
+		d.count(now.Sub(s.began))
+	}
+	d.judge(now)
+}
+
+// count sorts a write by what it took.
+func (d *door) count(took time.Duration) {
+	d.seen++
+	switch {
+	case took > 2*d.target:
+		d.verySlow++
+	case took > d.target:
+		d.slow++
+	case took <= d.target/2:
+		d.quick++
+	}
+}
+
+// judge ends a window that says enough, or is old, and sets the limit by it.
+func (d *door) judge(now time.Time) {
+	age := now.Sub(d.opened)
+	old := age >= 2*d.target
+	if age < d.target || !old && d.seen < leastSample {
+		return
+	}
+	stands := d.returned == 0 && d.atOpening > 0 // nothing comes back
+	if !stands && 2*(d.slow+d.verySlow) <= d.seen {
+		d.stressed = now
+	}
+	switch {
+	case d.limit == d.most && now.Sub(d.stressed) < forbearance:
+	case stands, 2*d.verySlow > d.seen:
+		d.cut(2)
+	case 2*(d.slow+d.verySlow) > d.seen:
+		d.cut(fast)
+	case 2*d.quick > d.seen:
+		d.grow(fast)
+	case d.seen > 0:
+		d.grow(slowly)
+	case d.waiting == 0: // nobody waits: there is no stress
+		d.limit = d.most
+	}
+	d.limitGauge.Set(float64(d.limit))
+	d.opened, d.atOpening, d.peak, d.peakBefore = now, d.waiting, d.waiting, d.peak
+	d.returned, d.seen, d.quick, d.slow, d.verySlow = 0, 0, 0, 0, 0
+}
+
+// cut takes a part of the limit away; one that nobody came near falls to where the next cut will be felt.
+func (d *door) cut(part int) {
+	limit := min(d.limit, 4*d.peak)
+	d.limit = min(d.most, max(leastLimit, limit-limit/part))
+	d.cuts++
+}
+
+func (d *door) grow(part int) { d.limit = min(d.most, d.limit+d.limit/part+1) }
+
+// measured is the shards as commands and workers see them: each write passes its shard's door.
+type measured struct {
+	Store
+	admission *admission
+}
+
+// Begin is the store's, measured.
+func (m measured) Begin(ctx context.Context, o shard.Opening) error {
+	return m.admission.step(ctx, bucketOf(o.Payment.ID), func() error { return m.Store.Begin(ctx, o) })
+}
+
+// Apply is the store's, measured.
+func (m measured) Apply(ctx context.Context, c shard.Change) error {
+	return m.admission.step(ctx, bucketOf(c.Payment.ID), func() error { return m.Store.Apply(ctx, c) })
+}
+
+// bucketOf is a payment's bucket; one that nobody owns if the ID is none of ours.
+func bucketOf(paymentID string) shard.Bucket {
+	b, err := shard.BucketOfID(shard.PaymentPrefix, paymentID)
+	if err != nil {
+		return -1
+	}
+	return b
+}
