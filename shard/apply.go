@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"context"
 	"time"
 
 	"paygrid/ledger"
@@ -129,14 +128,9 @@ type change struct {
 	epoch int64
 }
 
-// applyBatch runs sqlApply once for all of batch and returns what became of each, in the batch's order: nil, errFenced or
-// ErrConflict (the compare-and-set or a cap did not hold).
-func (s *Shard) applyBatch(ctx context.Context, batch []change, slot int32) ([]error, error) {
-	rows, err := s.pool.Query(ctx, sqlApply, applyArguments(batch, slot)...)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, len(batch), func(n int) string { return batch[n].Payment.ID })
+// applyStatement is sqlApply for a batch; slot is the slot of sellers' balances that it writes.
+func applyStatement(batch []change, slot int32) statement {
+	return statement{sqlApply, applyArguments(batch, slot), len(batch), func(n int) string { return batch[n].Payment.ID }}
 }
 
 // applyArguments lays the batch out as one array per column, in the order of sqlApply's placeholders: the changes, then

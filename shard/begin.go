@@ -1,12 +1,6 @@
 package shard
 
-import (
-	"context"
-	"fmt"
-	"time"
-
-	"github.com/jackc/pgx/v5"
-)
+import "time"
 
 // sqlBegin opens payments: the key, the payment, its first attempt and its event, for a batch, in one commit.
 //
@@ -80,14 +74,9 @@ type opening struct {
 	epoch int64
 }
 
-// beginBatch runs sqlBegin once for all of batch and returns what became of each, in the batch's order: nil, errFenced or
-// ErrConflict (the key is taken).
-func (s *Shard) beginBatch(ctx context.Context, batch []opening) ([]error, error) {
-	rows, err := s.pool.Query(ctx, sqlBegin, beginArguments(batch)...)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, len(batch), func(n int) string { return batch[n].Payment.ID })
+// beginStatement is sqlBegin for a batch.
+func beginStatement(batch []opening) statement {
+	return statement{sqlBegin, beginArguments(batch), len(batch), func(n int) string { return batch[n].Payment.ID }}
 }
 
 // beginArguments lays the batch out as one array per column, in the order of sqlBegin's placeholders.
@@ -116,35 +105,4 @@ func beginArguments(batch []opening) []any {
 		column(batch, func(o opening) string { return string(o.Event.Payload) }),
 		column(batch, func(o opening) time.Time { return o.At }),
 	}
-}
-
-// collect reads what a write statement says of each payment: owned by this shard, written. Payments that the statement
-// did not name at all are a fault of the statement.
-func collect(rows pgx.Rows, size int, id func(n int) string) ([]error, error) {
-	verdicts := make(map[string]error, size)
-	var payment string
-	var owned, written bool
-	_, err := pgx.ForEachRow(rows, []any{&payment, &owned, &written}, func() error {
-		switch {
-		case written:
-			verdicts[payment] = nil
-		case owned:
-			verdicts[payment] = ErrConflict
-		default:
-			verdicts[payment] = errFenced
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]error, size)
-	for n := range out {
-		verdict, ok := verdicts[id(n)]
-		if !ok {
-			return nil, fmt.Errorf("the statement said nothing of %s", id(n))
-		}
-		out[n] = verdict
-	}
-	return out, nil
 }

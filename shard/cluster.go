@@ -169,7 +169,7 @@ func (s *Shard) begin(ctx context.Context, o opening) error {
 	if s.opts.BatchLimit > 1 {
 		return s.laneOf(o.bucket()).begin(ctx, o)
 	}
-	return alone(o, func(batch []waiting[opening]) { settle(s, "begin", batch, s.beginBatch, s.findOpenings) })
+	return alone(s, "begin", o, beginStatement, s.findOpenings)
 }
 
 func (s *Shard) apply(ctx context.Context, c change) error {
@@ -177,14 +177,13 @@ func (s *Shard) apply(ctx context.Context, c change) error {
 		return s.laneOf(c.bucket()).apply(ctx, c)
 	}
 	slot := s.slot(int(c.bucket()))
-	write := func(ctx context.Context, batch []change) ([]error, error) { return s.applyBatch(ctx, batch, slot) }
-	return alone(c, func(batch []waiting[change]) { settle(s, "apply", batch, write, s.findChanges) })
+	return alone(s, "apply", c, func(batch []change) statement { return applyStatement(batch, slot) }, s.findChanges)
 }
 
 // alone sends one item in a statement of its own.
-func alone[T any](item T, send func([]waiting[T])) error {
+func alone[T any](s *Shard, op string, item T, of func([]T) statement, find func(context.Context, []T) ([]bool, error)) error {
 	w := waiting[T]{item: item, done: make(chan error, 1)}
-	send([]waiting[T]{w})
+	s.settle([]load{loadOf(s, op, []waiting[T]{w}, of, find)})
 	return <-w.done
 }
 

@@ -117,13 +117,12 @@ func (s *Shard) store(ctx context.Context, n notice) error {
 	if s.opts.BatchLimit > 1 {
 		return s.laneOf(n.Bucket).store(ctx, n)
 	}
-	return alone(n, func(batch []waiting[notice]) { settle(s, "put inbox", batch, s.putBatch, s.findNotices) })
+	return alone(s, "put inbox", n, putStatement, s.findNotices)
 }
 
-// putBatch runs sqlPutInbox once for all of batch and returns what became of each, in the batch's order: nil, errFenced or
-// ErrConflict (it was stored before).
-func (s *Shard) putBatch(ctx context.Context, batch []notice) ([]error, error) {
-	rows, err := s.pool.Query(ctx, sqlPutInbox,
+// putStatement is sqlPutInbox for a batch.
+func putStatement(batch []notice) statement {
+	return statement{sqlPutInbox, []any{
 		column(batch, func(n notice) int32 { return int32(n.Bucket) }),
 		column(batch, func(n notice) int64 { return n.epoch }),
 		column(batch, func(n notice) string { return n.PSP }),
@@ -133,11 +132,8 @@ func (s *Shard) putBatch(ctx context.Context, batch []notice) ([]error, error) {
 		column(batch, func(n notice) string { return n.Reference }),
 		column(batch, func(n notice) string { return n.Original }),
 		column(batch, func(n notice) []byte { return n.Raw }),
-		column(batch, func(n notice) time.Time { return n.ReceivedAt }))
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, len(batch), func(n int) string { return batch[n].id() })
+		column(batch, func(n notice) time.Time { return n.ReceivedAt }),
+	}, len(batch), func(n int) string { return batch[n].id() }}
 }
 
 // findNotices tells which of the notices are stored.

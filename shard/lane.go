@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// lane coalesces the writes of its buckets. A statement leaves with whatever has gathered, up to the batch limit; openings,
-// Changes and notices take turns, each in a statement of its own. A lane has one statement under way at a time, so two
-// statements of one process never wait for each other's bucket rows.
+// lane coalesces the writes of its buckets. Whatever has gathered leaves together, up to the batch limit: openings, Changes and
+// notices in a statement each, and one commit. A lane has one turn under way at a time, so two statements of one process
+// never wait for each other's bucket rows.
 //
 // What comes to an idle lane leaves at once. A lane that has just worked rests before its next turn, as long as nobody but
 // strangers would come: see rest.
@@ -74,28 +74,33 @@ func (l *lane) run() {
 	}
 }
 
-// turn sends one statement of each kind, if there is anything to send, and rests. Changes are taken after the openings are
-// back, so that a caller whose opening has just committed is in time with its first Change.
+// turn sends what waits, up to three statements in one commit, and rests.
 func (l *lane) turn() bool {
 	start := l.shard.opts.Now()
-	answered, back := 0, 0
-	sent := func(size, came int) { answered, back = answered+size, back+came }
-	if batch := l.takeOpenings(); len(batch) > 0 {
-		settle(l.shard, "begin", batch, l.shard.beginBatch, l.shard.findOpenings)
-		sent(len(batch), l.gather())
+	loads, size := l.take()
+	if size == 0 {
+		return false
 	}
-	if batch := l.takeChanges(); len(batch) > 0 {
-		settle(l.shard, "apply", batch, l.applyBatch, l.shard.findChanges)
-		sent(len(batch), l.gather())
-	}
-	if batch := l.takeNotices(); len(batch) > 0 {
-		settle(l.shard, "put inbox", batch, l.shard.putBatch, l.shard.findNotices)
-		sent(len(batch), l.gather())
-	}
-	if 2*back < answered {
+	l.shard.settle(loads)
+	if 2*l.gather() < size {
 		l.rest(l.shard.opts.Now().Sub(start))
 	}
-	return answered > 0
+	return true
+}
+
+// take takes a batch of each kind, and tells how many items they are.
+func (l *lane) take() (loads []load, size int) {
+	s := l.shard
+	if batch := l.takeOpenings(); len(batch) > 0 {
+		loads, size = append(loads, loadOf(s, "begin", batch, beginStatement, s.findOpenings)), size+len(batch)
+	}
+	if batch := l.takeChanges(); len(batch) > 0 {
+		loads, size = append(loads, loadOf(s, "apply", batch, l.applyStatement, s.findChanges)), size+len(batch)
+	}
+	if batch := l.takeNotices(); len(batch) > 0 {
+		loads, size = append(loads, loadOf(s, "put inbox", batch, putStatement, s.findNotices)), size+len(batch)
+	}
+	return loads, size
 }
 
 // gather lets the callers that were just answered come in with their next step, and returns how many came: it yields the
@@ -129,7 +134,7 @@ const (
 // The rest follows the turn's length, so it is short where the database is fast, and long where it is busy. It never holds
 // up what comes to an idle lane.
 func (l *lane) rest(took time.Duration) {
-	take(l.crowd) // of an earlier turn
+	drain(l.crowd) // of an earlier turn
 	if l.length() >= enough || l.isClosed() {
 		return
 	}
@@ -141,8 +146,8 @@ func (l *lane) rest(took time.Duration) {
 	}
 }
 
-// take takes the token away, if one is there.
-func take(tokens chan struct{}) {
+// drain takes the token away, if one is there.
+func drain(tokens chan struct{}) {
 	select {
 	case <-tokens:
 	default:
@@ -171,8 +176,8 @@ func (l *lane) done() bool {
 	return l.closed && l.waits() == 0
 }
 
-func (l *lane) applyBatch(ctx context.Context, batch []change) ([]error, error) {
-	return l.shard.applyBatch(ctx, batch, l.shard.slot(l.no))
+func (l *lane) applyStatement(batch []change) statement {
+	return applyStatement(batch, l.shard.slot(l.no))
 }
 
 func (l *lane) takeOpenings() []waiting[opening] {
@@ -248,161 +253,4 @@ func enqueue[T any](ctx context.Context, l *lane, queue *[]waiting[T], item T) e
 	case <-ctx.Done():
 		return fmt.Errorf("shard %s: %w: %w", l.shard.name, ErrInDoubt, ctx.Err())
 	}
-}
-
-// settle writes a batch and tells each caller what became of its item. write runs the statement; find tells which items
-// have committed, by their own IDs.
-func settle[T any](s *Shard, op string, batch []waiting[T], write func(context.Context, []T) ([]error, error),
-	find func(context.Context, []T) ([]bool, error)) {
-	items := column(batch, func(w waiting[T]) T { return w.item })
-	s.metrics.batch.WithLabelValues(s.name, op).Observe(float64(len(items)))
-	ctx, cancel := context.WithTimeout(context.Background(), s.opts.CallTimeout)
-	defer cancel()
-	verdicts := s.written(ctx, op, writerOf(items, write, find))
-	s.signal(verdicts)
-	for n, err := range verdicts {
-		batch[n].done <- err
-	}
-}
-
-// writer is a batch with its two statements, its type hidden: what follows does not depend on it.
-type writer struct {
-	size  int
-	write func(ctx context.Context, picked []int) ([]error, error)
-	find  func(ctx context.Context, picked []int) ([]bool, error)
-}
-
-func writerOf[T any](items []T, write func(context.Context, []T) ([]error, error),
-	find func(context.Context, []T) ([]bool, error)) writer {
-	pick := func(picked []int) []T { return column(picked, func(n int) T { return items[n] }) }
-	return writer{
-		size:  len(items),
-		write: func(ctx context.Context, picked []int) ([]error, error) { return write(ctx, pick(picked)) },
-		find:  func(ctx context.Context, picked []int) ([]bool, error) { return find(ctx, pick(picked)) },
-	}
-}
-
-// written writes the whole batch: retried on 40001, read back when in doubt, one by one should the database refuse it.
-func (s *Shard) written(ctx context.Context, op string, w writer) []error {
-	all := make([]int, w.size)
-	for n := range all {
-		all[n] = n
-	}
-	out := make([]error, w.size)
-	s.writeSome(ctx, op, w, all, false, out)
-	return out
-}
-
-// maxReadBacks bounds how often one batch is run again because it was in doubt and proved not committed.
-const maxReadBacks = 3
-
-// writeSome writes the picked items and puts their verdicts into out. doubted says that an earlier run of them was in
-// doubt and can still be under way.
-func (s *Shard) writeSome(ctx context.Context, op string, w writer, picked []int, doubted bool, out []error) {
-	for run := 0; len(picked) > 0; run++ {
-		verdicts, err := s.writeOnce(ctx, op, w, picked)
-		if err == nil {
-			s.confirm(ctx, op, w, picked, verdicts, doubted)
-			for k, n := range picked {
-				out[n] = verdicts[k]
-			}
-			return
-		}
-		v := judge(err)
-		if (v == refused || v == fatal) && len(picked) > 1 {
-			for _, n := range picked {
-				s.writeSome(ctx, op, w, []int{n}, doubted, out)
-			}
-			return
-		}
-		if v == inDoubt {
-			doubted = true
-			picked = s.readBack(ctx, op, w, picked, out)
-		}
-		if v != inDoubt || run == maxReadBacks {
-			tellAll(picked, out, giveUp(op, err, doubted))
-			return
-		}
-	}
-}
-
-// writeOnce runs the statement under its own time limit, again while the database asks for it.
-func (s *Shard) writeOnce(ctx context.Context, op string, w writer, picked []int) (verdicts []error, err error) {
-	err = s.retry(ctx, op, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
-		defer cancel()
-		done := s.metrics.time(s.name, op)
-		defer done()
-		verdicts, err = w.write(ctx, picked)
-		return err
-	})
-	return verdicts, err
-}
-
-// readBack asks which of the picked items committed after all, tells those callers, and returns the rest, which may be
-// run again: the compare-and-set and the unique keys stop a first run that is still under way.
-func (s *Shard) readBack(ctx context.Context, op string, w writer, picked []int, out []error) []int {
-	found, err := w.find(ctx, picked)
-	if err != nil {
-		s.metrics.readBacks.WithLabelValues(s.name, op, "failed").Add(float64(len(picked)))
-		tellAll(picked, out, stillInDoubt(op, err))
-		return nil
-	}
-	var rest []int
-	for k, n := range picked {
-		result := "absent"
-		if found[k] {
-			result, out[n] = "committed", nil
-		} else {
-			rest = append(rest, n)
-		}
-		s.metrics.readBacks.WithLabelValues(s.name, op, result).Inc()
-	}
-	return rest
-}
-
-// confirm looks behind the conflicts and the fence's refusals of a run that followed a doubt: the earlier run may have
-// committed meanwhile. Then the conflict is with ourselves, or the bucket moved after our commit.
-func (s *Shard) confirm(ctx context.Context, op string, w writer, picked []int, verdicts []error, doubted bool) {
-	if !doubted {
-		return
-	}
-	for k, n := range picked {
-		if verdicts[k] == nil {
-			continue
-		}
-		found, err := w.find(ctx, []int{n})
-		switch {
-		case err != nil:
-			verdicts[k] = stillInDoubt(op, err)
-		case found[0]:
-			verdicts[k] = nil
-		}
-	}
-}
-
-func tellAll(picked []int, out []error, err error) {
-	for _, n := range picked {
-		out[n] = err
-	}
-}
-
-// giveUp turns the last error of a statement into what a caller can act on. After a doubt only the database's refusal is
-// certain: an earlier run can still be under way, so "nothing was written" would be a guess.
-func giveUp(op string, err error, doubted bool) error {
-	v := judge(err)
-	switch {
-	case v == refused:
-		return fmt.Errorf("%s: %w", op, refusal(err))
-	case v == inDoubt || doubted:
-		return stillInDoubt(op, err)
-	case v == unreachable:
-		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
-	}
-	return fmt.Errorf("%s: %w", op, err)
-}
-
-// stillInDoubt keeps err as text alone: it can wrap ErrUnavailable, which promises that nothing was written.
-func stillInDoubt(op string, err error) error {
-	return fmt.Errorf("%s: %w: %v", op, ErrInDoubt, err)
 }

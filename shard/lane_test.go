@@ -118,6 +118,13 @@ func (c *script) writer(size int) writer {
 	}
 }
 
+// written writes a whole batch alone.
+func written(s *Shard, w writer) []error {
+	out := make([]error, w.size)
+	s.writeSome(context.Background(), "apply", w, w.all(), false, out)
+	return out
+}
+
 // TestWritten walks the protocol of a batch: one by one after a refusal, read back after a doubt, looked behind after
 // a conflict that follows a doubt.
 func TestWritten(t *testing.T) {
@@ -162,7 +169,7 @@ func TestWritten(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &Shard{name: "s", opts: Options{}.withDefaults(), metrics: NewMetrics(nil, noTime)}
 				play := &script{runs: c.runs, found: c.found}
-				verdicts := s.written(context.Background(), "apply", play.writer(c.size))
+				verdicts := written(s, play.writer(c.size))
 				if got := strings.Join(column(verdicts, wordOf), " "); got != c.want {
 					t.Errorf("told %q, want %q: %v", got, c.want, verdicts)
 				}
@@ -208,7 +215,7 @@ func TestTriesAreBounded(t *testing.T) {
 			runs++
 			return nil, fmt.Errorf("post: %w", &pgconn.PgError{Code: "40001"})
 		}}
-		verdicts := s.written(context.Background(), "apply", w)
+		verdicts := written(s, w)
 		if runs != maxTries || wordOf(verdicts[0]) != "unavailable" {
 			t.Errorf("%d runs, told %v", runs, verdicts[0])
 		}
