@@ -3,6 +3,7 @@ package shard_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,42 @@ func TestAdvanceWaitsForATakeOver(t *testing.T) {
 		if err := <-done; !errors.Is(err, shard.ErrLeaseLost) || b.cursor(t, 9) != 0 {
 			t.Errorf("%v, cursor %d", err, b.cursor(t, 9))
 		}
+	})
+}
+
+// TestUnsent: what the relay asks each round names the buckets that have events after their cursors, one without a cursor too,
+// and no other: without news not one row of 4,096 is read.
+func TestUnsent(t *testing.T) {
+	isolations(t, func(t *testing.T, options shard.Options) {
+		b := open(t, 1, options)
+		ctx := context.Background()
+		want := func(what string, want ...shard.Stretch) {
+			t.Helper()
+			if got, err := b.Unsent(ctx, "shard-1"); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
+			}
+		}
+		want("nothing was ever written")
+		for _, bucket := range []shard.Bucket{9, 5, 4095, 0} {
+			b.captured(t, "shop", keyIn("shop", bucket, 1))
+		}
+		want("no bucket has a cursor", shard.Stretch{Bucket: 0, Through: 2}, shard.Stretch{Bucket: 5, Through: 2}, shard.Stretch{Bucket: 9, Through: 2},
+			shard.Stretch{Bucket: 4095, Through: 2})
+		f := b.leased(t, "one", time.Minute)
+		must(t, b.Advance(ctx, "shard-1", f, []shard.Stretch{{Bucket: 0, Through: 2}, {Bucket: 5, Through: 1}, {Bucket: 4095, Through: 2}}))
+		want("one is behind, one has no cursor", shard.Stretch{Bucket: 5, After: 1, Through: 2}, shard.Stretch{Bucket: 9, Through: 2})
+		for state, gone := range map[string]bool{"MOVED": true, "RECEIVING": true, "FROZEN": false} {
+			b.layout.Exec(t, "shard-1", "UPDATE buckets SET state = $1 WHERE bucket = 9", state)
+			if gone {
+				want(state, shard.Stretch{Bucket: 5, After: 1, Through: 2})
+			} else {
+				want(state, shard.Stretch{Bucket: 5, After: 1, Through: 2}, shard.Stretch{Bucket: 9, Through: 2})
+			}
+		}
+		must(t, b.Advance(ctx, "shard-1", f, []shard.Stretch{{Bucket: 5, Through: 2}, {Bucket: 9, Through: 2}}))
+		want("all is sent")
+		b.layout.Exec(t, "shard-1", "UPDATE relay_cursors SET seq = 3 WHERE bucket = 5")
+		want("a cursor beyond its log")
 	})
 }
 

@@ -21,8 +21,8 @@ func Statements() map[string]string {
 		"audit refunds": sqlAuditRefunds, "audit keys": sqlAuditKeys, "audit entries": sqlAuditEntries,
 		"audit events": sqlAuditEvents, "audit orphans": sqlAuditOrphans, "audit sellers": sqlAuditSellers,
 		"audit rollups": sqlAuditRollups,
-		"relay heads":   sqlRelayHeads, "relay cursors": sqlRelayCursors, "relay events": sqlRelayEvents, "relay advance": sqlRelayAdvance,
-		"relay prune": sqlRelayPrune, "relay lag": sqlRelayLag, "relay hold": sqlRelayHold, "relay due": sqlRelayDue,
+		"relay unsent":  sqlRelayUnsent, "relay heads": sqlRelayHeads, "relay cursors": sqlRelayCursors, "relay events": sqlRelayEvents,
+		"relay advance": sqlRelayAdvance, "relay prune": sqlRelayPrune, "relay lag": sqlRelayLag, "relay hold": sqlRelayHold, "relay due": sqlRelayDue,
 		"parked": sqlParked, "held events": sqlHeldEvents, "redrive": sqlRedrive,
 	}
 }

@@ -24,6 +24,7 @@ var wholeIndexes = map[[2]string]string{
 	{"house balance", "buckets_pkey"}:    "a balance counts every bucket once: 4,096 rows, never more",
 	{"seller balance", "buckets_pkey"}:   "likewise",
 	{"relay heads", "buckets_pkey"}:      "likewise",
+	{"relay unsent", "buckets_pkey"}:     "likewise, and their cursors",
 	{"relay lag", "buckets_pkey"}:        "likewise",
 	{"parked", "parked_payments_held"}:   "a partial index: it holds what is parked, which is what is listed",
 	{"inbox lag", "webhook_inbox_due"}:   "a partial index: it holds what waits, which is what is counted",

@@ -30,6 +30,7 @@ type eventsConfig struct {
 	SASL      *saslConfig `json:"sasl"`      // null = no log-in; or KAFKA_SASL_MECHANISM, KAFKA_SASL_USER, KAFKA_SASL_PASSWORD
 	MaxBytes  int         `json:"maxBytes"`  // the largest batch, not above the broker's message.max.bytes; 1000012
 	MaxTries  int         `json:"maxTries"`  // of an event that is refused, before its payment is parked; 10
+	PaceMS    int64       `json:"paceMs"`    // how long events gather while they flow; 100
 	KeepHours int64       `json:"keepHours"` // how long published events stay in the outbox; 0 = for ever
 }
 
@@ -85,7 +86,7 @@ func newRelay(c routerConfig, shards *shard.Cluster, owner string, o nodeOptions
 		return nil, err
 	}
 	return relay.New(shards, relay.Config{Broker: broker, Topic: events.Topic, Owner: owner, MaxBytes: events.MaxBytes, MaxTries: events.MaxTries,
-		Keep: time.Duration(events.KeepHours) * time.Hour, Now: o.Now, Log: o.Log, Registry: registry})
+		Pace: milliseconds(events.PaceMS), Keep: time.Duration(events.KeepHours) * time.Hour, Now: o.Now, Log: o.Log, Registry: registry})
 }
 
 // ownerOf names a process among all that hold leases.

@@ -132,7 +132,7 @@ func TestWakesWithItsProcess(t *testing.T) {
 	t.Parallel()
 	b := open(t, 1)
 	r, err := relay.New(b.Cluster, relay.Config{Broker: relay.Broker{Seeds: b.seeds}, Topic: b.topic, Owner: "same", Now: time.Now,
-		Log: slog.New(slog.DiscardHandler), PollMin: time.Hour, PollMax: time.Hour})
+		Log: slog.New(slog.DiscardHandler), Poll: time.Hour})
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -196,7 +196,8 @@ func TestConfig(t *testing.T) {
 		{"Keep", func(c *relay.Config) { c.Keep = time.Minute }},
 		{"", func(c *relay.Config) { c.Keep = time.Hour }},
 		{"limit", func(c *relay.Config) { c.Batch = -1 }},
-		{"PollMin", func(c *relay.Config) { c.PollMin = time.Hour }},
+		{"time", func(c *relay.Config) { c.Pace = -time.Second }},
+		{"time", func(c *relay.Config) { c.Poll = -time.Second }},
 		{"Seeds", func(c *relay.Config) { c.Broker.Seeds = nil }},
 		{"CAFile", func(c *relay.Config) { c.Broker.TLS = &relay.TLS{CAFile: "no-such-file"} }},
 		{"CertFile", func(c *relay.Config) { c.Broker.TLS = &relay.TLS{CertFile: "no-such-file"} }},

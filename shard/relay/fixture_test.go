@@ -95,7 +95,7 @@ func (b *bench) relay(t *testing.T, owner string, change func(*relay.Config)) *r
 	t.Helper()
 	out := &running{log: &logged{}, registry: prometheus.NewRegistry()}
 	config := relay.Config{Broker: relay.Broker{Seeds: b.seeds}, Topic: b.topic, Owner: owner, Now: time.Now, Registry: out.registry,
-		Log: slog.New(slog.NewTextHandler(out.log, nil)), Lease: time.Second, Backoff: 20 * time.Millisecond, PollMax: 20 * time.Millisecond}
+		Log: slog.New(slog.NewTextHandler(out.log, nil)), Lease: time.Second, Backoff: 20 * time.Millisecond, Pace: 20 * time.Millisecond, Poll: 20 * time.Millisecond}
 	if change != nil {
 		change(&config)
 	}

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	dueEvery  = 100 * time.Millisecond // between two looks at what is to be tried again
+	dueEvery  = 100 * time.Millisecond // between two looks at what is to be tried again …
+	dueIdle   = 500 * time.Millisecond // … when there was nothing, as nearly always
 	dueLimit  = 20                     // payments per look …
 	dueBudget = 50 * time.Millisecond  // … and time to spend on them, so that other payments need not wait long
 	heldLimit = 100                    // events of one payment per look
@@ -50,8 +51,13 @@ func (t *term) retryDue(ctx context.Context) error {
 	if now.Before(t.due) {
 		return nil
 	}
-	defer func() { t.due = t.relay.config.Now().Add(dueEvery) }()
 	due, err := t.relay.shards.DueParked(ctx, t.shard, now, dueLimit)
+	if err != nil || len(due) == 0 {
+		t.due = now.Add(dueIdle)
+		return err
+	}
+	defer func() { t.due = t.relay.config.Now().Add(dueEvery) }()
+	cursors, err := t.cursorsOf(ctx, due)
 	if err != nil {
 		return err
 	}
@@ -60,10 +66,7 @@ func (t *term) retryDue(ctx context.Context) error {
 		if t.relay.config.Now().Sub(now) > dueBudget {
 			break // the others are still due at the next look
 		}
-		if _, known := t.cursors[p.Bucket]; !known {
-			continue // the bucket has just come: the next round looks its cursor up
-		}
-		after, err := t.retry(ctx, p)
+		after, err := t.retry(ctx, p, cursors[p.Bucket])
 		if err != nil {
 			return err
 		}
@@ -75,15 +78,24 @@ func (t *term) retryDue(ctx context.Context) error {
 	return t.hold(ctx, decided)
 }
 
-// retry sends a held payment's events up to the cursor, each alone and in order; what lies after the cursor the rounds
+// cursorsOf looks up how far the buckets of held payments are published. No round is under way meanwhile.
+func (t *term) cursorsOf(ctx context.Context, payments []shard.ParkedPayment) (map[shard.Bucket]int64, error) {
+	buckets := make([]shard.Bucket, len(payments))
+	for n, p := range payments {
+		buckets[n] = p.Bucket
+	}
+	return t.relay.shards.Cursors(ctx, t.shard, buckets)
+}
+
+// retry sends a held payment's events up to its bucket's cursor, each alone and in order; what lies after the cursor the rounds
 // will find once it is released. It returns what to write of the payment. It returns an error if the broker is at fault: then
 // the try does not count.
-func (t *term) retry(ctx context.Context, p shard.ParkedPayment) (shard.ParkedPayment, error) {
+func (t *term) retry(ctx context.Context, p shard.ParkedPayment, through int64) (shard.ParkedPayment, error) {
 	limit := heldLimit
 	if p.Tries > 0 {
 		limit = 1 // it was refused before: what lies behind it is read once it is sent
 	}
-	events, err := t.relay.shards.HeldEvents(ctx, t.shard, p, t.cursors[p.Bucket].seq, limit, t.relay.config.MaxBytes)
+	events, err := t.relay.shards.HeldEvents(ctx, t.shard, p, through, limit, t.relay.config.MaxBytes)
 	if err != nil {
 		return p, err
 	}

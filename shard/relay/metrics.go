@@ -13,6 +13,15 @@ type metrics struct {
 	published  *prometheus.CounterVec
 	pruned     *prometheus.CounterVec
 	delay      *prometheus.HistogramVec
+	round      *prometheus.HistogramVec
+}
+
+// shardMetrics are those that every event or round of one shard counts.
+type shardMetrics struct {
+	published prometheus.Counter
+	pruned    prometheus.Counter
+	delay     prometheus.Observer
+	round     prometheus.Observer
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -34,11 +43,19 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		delay: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "paygrid_relay_commit_to_topic_seconds",
 			Help:    "Time from an event's decision, its commit included, to the broker's acknowledgement.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2, 16)}, []string{"shard"}),
+		round: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "paygrid_relay_round_events", Help: "Events per round that passed some.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11)}, []string{"shard"}),
 	}
 	if r != nil {
-		r.MustRegister(m.lagEvents, m.lagSeconds, m.held, m.leader, m.errors, m.parked, m.published, m.pruned, m.delay)
+		r.MustRegister(m.lagEvents, m.lagSeconds, m.held, m.leader, m.errors, m.parked, m.published, m.pruned, m.delay, m.round)
 	}
 	return m
+}
+
+// of looks a shard's up once: a label costs more than counting does.
+func (m *metrics) of(shardName string) shardMetrics {
+	return shardMetrics{published: m.published.WithLabelValues(shardName), pruned: m.pruned.WithLabelValues(shardName),
+		delay: m.delay.WithLabelValues(shardName), round: m.round.WithLabelValues(shardName)}
 }
 
 // forget drops the gauges of a shard that another relay now tells.

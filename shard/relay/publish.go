@@ -92,13 +92,12 @@ func (t *term) send(rest chain, results chan<- result) {
 }
 
 func (t *term) count(e shard.PostedEvent, err error) {
-	m := t.relay.metrics
 	if err != nil {
-		m.errors.WithLabelValues(t.shard, blame(err).String()).Inc()
+		t.relay.metrics.errors.WithLabelValues(t.shard, blame(err).String()).Inc()
 		return
 	}
-	m.published.WithLabelValues(t.shard).Inc()
-	m.delay.WithLabelValues(t.shard).Observe(t.relay.config.Now().Sub(e.CreatedAt).Seconds())
+	t.metrics.published.Inc()
+	t.metrics.delay.Observe(t.relay.config.Now().Sub(e.CreatedAt).Seconds())
 }
 
 // sendSuspects sends again, each alone, what failed beside others: a refused record takes its whole batch with it. works says

@@ -25,9 +25,8 @@ type Config struct {
 	MaxTries int           // how often an event is sent alone before its payment is parked. 10
 	Backoff  time.Duration // the first pause between two tries; it doubles up to a minute. 1 s
 	Lease    time.Duration // how soon another relay takes over from one that died. 5 s
-	Gather   time.Duration // how long commits gather between two rounds of a busy relay. 10 ms
-	PollMin  time.Duration // the pause after a round that found something. 2 ms
-	PollMax  time.Duration // the longest pause of an idle relay, unless its own process commits. 100 ms
+	Pace     time.Duration // the least time between the beginnings of two rounds while events flow: they gather. 100 ms
+	Poll     time.Duration // the longest pause of an idle relay, unless its own process commits. 100 ms
 	Keep     time.Duration // how long published events stay in the outbox; 0 = for ever, else at least an hour
 
 	Now      func() time.Time
@@ -66,9 +65,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxTries, 10)
 	setDefault(&c.Backoff, time.Second)
 	setDefault(&c.Lease, 5*time.Second)
-	setDefault(&c.Gather, 10*time.Millisecond)
-	setDefault(&c.PollMin, 2*time.Millisecond)
-	setDefault(&c.PollMax, 100*time.Millisecond)
+	setDefault(&c.Pace, 100*time.Millisecond)
+	setDefault(&c.Poll, 100*time.Millisecond)
 	if c.Pause == nil {
 		c.Pause = func(Point) {}
 	}
@@ -90,8 +88,8 @@ func (c Config) check() error {
 		return errors.New("relay: Config.Now or Config.Log is missing")
 	case c.Keep != 0 && c.Keep < leastKeep:
 		return fmt.Errorf("relay: Config.Keep is %s: want 0 or at least %s, within which commits in doubt are read back", c.Keep, leastKeep)
-	case c.Batch < 1 || c.MaxTries < 1 || c.MaxBytes < 1 || c.Lease < 0 || c.PollMin < 0 || c.Gather < 0 || c.PollMax < c.PollMin || c.Backoff < 0:
-		return errors.New("relay: Config: a limit is negative, or PollMin above PollMax")
+	case c.Batch < 1 || c.MaxTries < 1 || c.MaxBytes < 1 || c.Lease < 0 || c.Pace < 0 || c.Poll < 0 || c.Backoff < 0:
+		return errors.New("relay: Config: a limit or a time is negative")
 	}
 	_, err := c.Broker.Options()
 	return err
@@ -116,6 +114,9 @@ func New(shards *shard.Cluster, c Config) (*Relay, error) {
 // Lease is the name of the lease under which a shard's outbox is published.
 const Lease = "relay"
 
+// leaseParts: a lease is renewed, and asked for by those who have it not, every such part of its time.
+const leaseParts = 3
+
 // Run relays until ctx ends. What fails is logged and tried again.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
@@ -133,20 +134,20 @@ const longestRest = 5 * time.Second
 
 // keep asks for the lease of one shard, and serves a term whenever it gets it.
 func (r *Relay) keep(ctx context.Context, name string) {
-	rest := r.config.PollMax
+	rest := r.config.Poll
 	for ctx.Err() == nil {
 		began := r.config.Now()
 		served, err := r.serve(ctx, name)
 		if r.config.Now().Sub(began) > r.config.Lease {
-			rest = r.config.PollMax // it went well for a while
+			rest = r.config.Poll // it went well for a while
 		}
 		switch {
 		case ctx.Err() != nil:
 		case err == nil && !served:
-			rest = r.config.Lease / 5
+			rest = r.config.Lease / leaseParts
 		case errors.Is(err, shard.ErrLeaseLost):
 			r.config.Log.WarnContext(ctx, "the relay's lease went to another", "shard", name)
-			rest = r.config.Lease / 5
+			rest = r.config.Lease / leaseParts
 		case err != nil:
 			r.config.Log.ErrorContext(ctx, "a relay's term failed; the next follows", "shard", name, "error", err)
 			rest = min(2*rest, longestRest)
@@ -169,7 +170,7 @@ func (r *Relay) serve(ctx context.Context, name string) (bool, error) {
 		return true, err
 	}
 	t := &term{relay: r, shard: name, fence: shard.Fence{Lease: Lease, Owner: r.config.Owner, Token: token}, client: client,
-		cursors: map[shard.Bucket]cursor{}}
+		metrics: r.metrics.of(name)}
 	err = t.run(ctx, began.Add(r.config.Lease))
 	if ctx.Err() != nil {
 		r.release(context.WithoutCancel(ctx), name)

@@ -12,21 +12,17 @@ import (
 	"paygrid/shard"
 )
 
-// term is one relay's time with one shard's lease, and with one producer.
+// term is one relay's time with one shard's lease, and with one producer. How far it is the database alone knows.
 type term struct {
-	relay  *Relay
-	shard  string
-	fence  shard.Fence
-	client *kgo.Client
+	relay   *Relay
+	shard   string
+	fence   shard.Fence
+	client  *kgo.Client
+	metrics shardMetrics
 
-	cursors map[shard.Bucket]cursor // what the database says, as long as the lease is ours
-	turn    int                     // where the next round begins to share out, so that no bucket waits behind others
-	due     time.Time               // when held payments are looked at again
-	prune   time.Time               // when published events are removed again
+	turn int       // where the next round begins to share out, so that no bucket waits behind others
+	due  time.Time // when held payments are looked at again
 }
-
-// cursor is how far a bucket is published. A bucket that went and came back has another epoch, and is looked up again.
-type cursor struct{ epoch, seq int64 }
 
 // run does rounds until ctx ends, the lease is lost or something fails. until is when the lease runs out unless renewed.
 func (t *term) run(ctx context.Context, until time.Time) error {
@@ -34,6 +30,7 @@ func (t *term) run(ctx context.Context, until time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	rounds, stop := context.WithCancel(ctx)
 	group.Go(func() error { return t.renew(rounds, until) })
+	group.Go(func() error { return t.pruning(rounds) })
 	group.Go(func() error {
 		defer stop()
 		return t.rounds(ctx)
@@ -49,7 +46,7 @@ func (t *term) renew(ctx context.Context, until time.Time) error {
 		if t.tellLag(ctx); ctx.Err() != nil {
 			return nil
 		}
-		wait(ctx, config.Lease/5, nil)
+		wait(ctx, config.Lease/leaseParts, nil)
 		began := config.Now()
 		token, held, err := t.askLease(ctx)
 		switch {
@@ -75,8 +72,10 @@ func (t *term) askLease(ctx context.Context) (int64, bool, error) {
 // maxCounted bounds how many held payments are counted; more are told as that many.
 const maxCounted = 10_000
 
-// tellLag sets the gauges. A gauge that cannot be told stays as it was.
+// tellLag sets the gauges. A gauge that cannot be told, or not in time for the next renewal, stays as it was.
 func (t *term) tellLag(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, t.relay.config.Lease/leaseParts)
+	defer cancel()
 	m := t.relay.metrics
 	events, oldest, err := t.relay.shards.RelayLag(ctx, t.shard)
 	if err == nil {
@@ -100,37 +99,17 @@ func (t *term) tellLag(ctx context.Context) {
 	}
 }
 
-// rounds does rounds: at once again while there is more than one takes, when this process commits, and else after a pause
-// that grows while nothing comes.
+// rounds publishes at the pace of the configuration, and tries again what was refused, until ctx ends or something fails.
 func (t *term) rounds(ctx context.Context) error {
 	config := t.relay.config
-	committed := t.relay.shards.Committed(t.shard)
-	pause := config.PollMin
-	for ctx.Err() == nil {
-		found, more, err := t.round(ctx)
+	p := pace{every: config.Pace, idle: config.Poll, committed: t.relay.shards.Committed(t.shard)}
+	return endOf(ctx, p.run(ctx, func(ctx context.Context) (haul, error) {
+		found, err := t.round(ctx)
 		if err != nil {
-			return endOf(ctx, err)
+			return found, err
 		}
-		if err := t.retryDue(ctx); err != nil {
-			return endOf(ctx, err)
-		}
-		if err := t.pruneDue(ctx); err != nil {
-			return endOf(ctx, err)
-		}
-		if more {
-			continue
-		}
-		if found {
-			pause = config.PollMin
-			wait(ctx, config.Gather, nil) // a round costs the same for one event as for many
-		}
-		if wait(ctx, pause, committed) {
-			pause = config.PollMin
-			continue
-		}
-		pause = min(2*pause, config.PollMax)
-	}
-	return nil
+		return found, t.retryDue(ctx)
+	}))
 }
 
 // endOf keeps the end of ctx from looking like a fault.
@@ -141,82 +120,42 @@ func endOf(ctx context.Context, err error) error {
 	return err
 }
 
-// round publishes one batch. found says that there was something, more that there is more than one batch.
-func (t *term) round(ctx context.Context) (found, more bool, err error) {
-	stretches, more, err := t.next(ctx)
-	if err != nil || len(stretches) == 0 {
-		return false, false, err
+// round publishes one batch.
+func (t *term) round(ctx context.Context) (haul, error) {
+	waiting, err := t.relay.shards.Unsent(ctx, t.shard)
+	if err != nil || len(waiting) == 0 {
+		return haulNothing, err
 	}
+	t.turn++
+	stretches, more := share(waiting, t.relay.config.Batch, t.turn)
 	events, err := t.relay.shards.Outbox(ctx, t.shard, stretches, t.relay.config.MaxBytes)
 	if err != nil {
-		return false, false, err
+		return haulNothing, err
 	}
 	t.pause(PointRead)
 	held, err := t.publish(ctx, events)
 	if err != nil {
-		return false, false, err
+		return haulNothing, err
 	}
 	t.pause(PointAcked)
 	if err := t.hold(ctx, held); err != nil {
-		return false, false, err
+		return haulNothing, err
 	}
 	if len(held) > 0 {
 		t.pause(PointHeld)
 	}
 	if err := t.relay.shards.Advance(ctx, t.shard, t.fence, stretches); err != nil {
-		return false, false, err
+		return haulNothing, err
 	}
-	for _, s := range stretches {
-		t.cursors[s.Bucket] = cursor{t.cursors[s.Bucket].epoch, s.Through}
-	}
+	t.metrics.round.Observe(float64(len(events)))
 	t.pause(PointMarked)
-	return true, more, nil
+	if more {
+		return haulFull, nil
+	}
+	return haulAll, nil
 }
 
 func (t *term) pause(at Point) { t.relay.config.Pause(at) }
-
-// next shares a batch out among the buckets that have something after their cursors.
-func (t *term) next(ctx context.Context) (stretches []shard.Stretch, more bool, err error) {
-	heads, err := t.relay.shards.Heads(ctx, t.shard)
-	if err != nil {
-		return nil, false, err
-	}
-	if err := t.learn(ctx, heads); err != nil {
-		return nil, false, err
-	}
-	var waiting []shard.Stretch
-	for _, h := range heads {
-		if at := t.cursors[h.Bucket].seq; h.Seq > at {
-			waiting = append(waiting, shard.Stretch{Bucket: h.Bucket, After: at, Through: h.Seq})
-		}
-	}
-	t.turn++
-	stretches, more = share(waiting, t.relay.config.Batch, t.turn)
-	return stretches, more, nil
-}
-
-// learn looks up the cursors of buckets that are new to this term.
-func (t *term) learn(ctx context.Context, heads []shard.Head) error {
-	var unknown []shard.Bucket
-	for _, h := range heads {
-		if known, ok := t.cursors[h.Bucket]; !ok || known.epoch != h.Epoch {
-			unknown = append(unknown, h.Bucket)
-		}
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	stored, err := t.relay.shards.Cursors(ctx, t.shard, unknown)
-	if err != nil {
-		return err
-	}
-	for _, h := range heads {
-		if known, ok := t.cursors[h.Bucket]; !ok || known.epoch != h.Epoch {
-			t.cursors[h.Bucket] = cursor{h.Epoch, stored[h.Bucket]}
-		}
-	}
-	return nil
-}
 
 // share cuts what waits to limit events: each bucket gets an equal part, at least one event, beginning with another bucket
 // each turn. more says that something was left.
@@ -238,45 +177,4 @@ func share(waiting []shard.Stretch, limit, turn int) (out []shard.Stretch, more 
 		out = append(out, s)
 	}
 	return out, more
-}
-
-const (
-	pruneEvery   = time.Minute
-	pruneBuckets = 64 // per statement, with pruneEvents of each: a thousand rows, which neither engine minds
-	pruneEvents  = 16
-	pruneRepeats = 100 // of the same buckets before the others have their turn
-)
-
-// pruneDue removes published events that were kept long enough.
-func (t *term) pruneDue(ctx context.Context) error {
-	config := t.relay.config
-	now := config.Now()
-	if config.Keep == 0 || now.Before(t.prune) {
-		return nil
-	}
-	t.prune = now.Add(pruneEvery)
-	var some []shard.Bucket
-	for b := range t.cursors {
-		if some = append(some, b); len(some) == pruneBuckets {
-			if err := t.pruneSome(ctx, some, now.Add(-config.Keep)); err != nil {
-				return err
-			}
-			some = some[:0]
-		}
-	}
-	return t.pruneSome(ctx, some, now.Add(-config.Keep))
-}
-
-func (t *term) pruneSome(ctx context.Context, buckets []shard.Bucket, before time.Time) error {
-	for range pruneRepeats {
-		n, err := t.relay.shards.PruneOutbox(ctx, t.shard, t.fence, buckets, pruneEvents, before)
-		if err != nil {
-			return err
-		}
-		t.relay.metrics.pruned.WithLabelValues(t.shard).Add(float64(n))
-		if n == 0 {
-			return nil
-		}
-	}
-	return nil
 }
