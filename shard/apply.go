@@ -43,12 +43,12 @@ p AS (
     WHERE payments.bucket = i.bucket AND payments.payment_id = i.payment_id
         AND payments.version = i.version - 1 AND payments.status = i.old_status
         AND i.captured <= payments.authorized - i.released AND i.refunding <= i.captured - i.refunded
-    RETURNING payments.bucket, payments.payment_id, f.seq AS base
+    RETURNING i.bucket, i.payment_id, i.change_id, i.version, i.event_type, i.payload, i.entry_id, i.at, f.seq AS base
 ),
 s AS (
-    SELECT i.bucket, i.payment_id, i.change_id, i.version, i.event_type, i.payload, i.entry_id, i.at,
+    SELECT p.bucket, p.payment_id, p.change_id, p.version, p.event_type, p.payload, p.entry_id, p.at,
         p.base + row_number() OVER (PARTITION BY p.bucket ORDER BY p.payment_id) AS seq
-    FROM p JOIN i ON i.payment_id = p.payment_id
+    FROM p
 ),
 a AS (
     INSERT INTO attempts (bucket, attempt_id, payment_id, kind, psp, amount, status, outcome, route_reason, code, detail,
@@ -117,8 +117,9 @@ b AS (
     FROM (SELECT s.bucket, max(s.seq) AS seq FROM s GROUP BY s.bucket) m
     WHERE buckets.bucket = m.bucket
 )
-SELECT i.payment_id, f.bucket IS NOT NULL AS owned, s.seq IS NOT NULL AS written
-FROM i LEFT JOIN f ON f.bucket = i.bucket AND f.epoch = i.epoch LEFT JOIN s ON s.payment_id = i.payment_id`
+SELECT i.payment_id, ((i.bucket, i.epoch) IN (SELECT f.bucket, f.epoch FROM f)) IS TRUE AS owned,
+    (i.payment_id IN (SELECT s.payment_id FROM s)) IS TRUE AS written
+FROM i`
 
 // change is a Change on its way through a lane. id names it in the outbox, where it is read back if its commit is in
 // doubt.

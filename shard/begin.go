@@ -65,8 +65,9 @@ b AS (
     FROM (SELECT s.bucket, max(s.seq) AS seq FROM s GROUP BY s.bucket) m
     WHERE buckets.bucket = m.bucket
 )
-SELECT i.payment_id, f.bucket IS NOT NULL AS owned, s.seq IS NOT NULL AS written
-FROM i LEFT JOIN f ON f.bucket = i.bucket AND f.epoch = i.epoch LEFT JOIN s ON s.payment_id = i.payment_id`
+SELECT i.payment_id, ((i.bucket, i.epoch) IN (SELECT f.bucket, f.epoch FROM f)) IS TRUE AS owned,
+    (i.payment_id IN (SELECT s.payment_id FROM s)) IS TRUE AS written
+FROM i`
 
 // opening is an Opening on its way through a lane.
 type opening struct {

@@ -32,9 +32,9 @@ w AS (
     ON CONFLICT DO NOTHING
     RETURNING bucket, psp, event_id
 )
-SELECT i.psp || ' ' || i.event_id, f.bucket IS NOT NULL AS owned, w.bucket IS NOT NULL AS written
-FROM i LEFT JOIN f ON f.bucket = i.bucket AND f.epoch = i.epoch
-LEFT JOIN w ON w.bucket = i.bucket AND w.psp = i.psp AND w.event_id = i.event_id`
+SELECT i.psp || ' ' || i.event_id, ((i.bucket, i.epoch) IN (SELECT f.bucket, f.epoch FROM f)) IS TRUE AS owned,
+    ((i.bucket, i.psp, i.event_id) IN (SELECT w.bucket, w.psp, w.event_id FROM w)) IS TRUE AS written
+FROM i`
 
 	// sqlFindNotices tells which notices are stored. It relies on the primary key.
 	sqlFindNotices = `
