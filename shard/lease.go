@@ -10,9 +10,12 @@ import (
 )
 
 // sqlLease takes, renews or takes over a lease. The token grows with every change of owner, so that a writer whose lease
-// went to another is told apart. It relies on the primary key.
+// went to another is told apart. Who comes while another holds it reads and writes nothing: the conflict alone would lock the
+// row, and commit that. It relies on the primary key.
 const sqlLease = `
-INSERT INTO leases (name, owner, token, until_at) VALUES ($1::TEXT, $2::TEXT, 1, $3::TIMESTAMPTZ)
+INSERT INTO leases (name, owner, token, until_at)
+SELECT $1::TEXT, $2::TEXT, 1::INT8, $3::TIMESTAMPTZ
+WHERE NOT EXISTS (SELECT 1 FROM leases l WHERE l.name = $1::TEXT AND l.owner <> $2::TEXT AND l.until_at > $4::TIMESTAMPTZ)
 ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until_at = excluded.until_at,
     token = leases.token + CASE WHEN leases.owner = excluded.owner THEN 0 ELSE 1 END
 WHERE leases.owner = excluded.owner OR leases.until_at <= $4::TIMESTAMPTZ

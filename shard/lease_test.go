@@ -55,6 +55,23 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// TestRefusedLease: who is refused locks nothing and writes nothing, so that processes that try again and again cost reads.
+func TestRefusedLease(t *testing.T) {
+	isolations(t, func(t *testing.T, options shard.Options) {
+		c := open(t, 1, options)
+		ctx := context.Background()
+		c.leased(t, "w1", time.Hour)
+		const row = "SELECT (l.xmin::TEXT)::INT8 * 1000000000 + (l.xmax::TEXT)::INT8 FROM leases l" // who wrote the row, and who locked it
+		before := c.layout.Count(t, "shard-1", row)
+		if _, held, err := c.Lease(ctx, "shard-1", "relay", "w2", time.Hour); err != nil || held {
+			t.Fatalf("%v, %v", held, err)
+		}
+		if after := c.layout.Count(t, "shard-1", row); after != before {
+			t.Errorf("the row was %d and is %d", before, after)
+		}
+	})
+}
+
 // TestLeaseRace: of many who want a lease at once one gets it.
 func TestLeaseRace(t *testing.T) {
 	isolations(t, func(t *testing.T, options shard.Options) {
