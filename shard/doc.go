@@ -109,9 +109,10 @@
 //
 // # Lanes
 //
-// Calls to one shard gather in lanes, by bucket. A lane has one statement under way and sends what has gathered when it is
-// back, so a busy shard commits many changes at once and an idle one does not wait. A payment is in a batch once. Lanes of
-// one process never wait for each other's bucket rows; two processes do, in the order of the locks.
+// Calls to one shard gather in lanes, by bucket. A lane sends what has gathered in one turn: a statement per kind and one
+// commit. It rests between two turns while only strangers come, so a busy shard commits many changes at once; what comes to
+// an idle lane does not wait. A payment is in a turn once. Lanes of one process never wait for each other's bucket rows; two
+// processes do, in the order of the locks.
 //
 // # Tables
 //
