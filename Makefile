@@ -23,7 +23,7 @@ TOOL := go tool -modfile=deploy/tools/go.mod
 SEED ?= 0
 N ?= 10000
 
-.PHONY: help demo dev test test-kafka sim check bench benchcmp format vet staticcheck fresh postgres
+.PHONY: help demo dev test test-kafka sim check bench benchcmp blackfriday overload soak format vet staticcheck fresh postgres
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,11 @@ FAULTS ?= at 20s: psp stripe outage 8s; at 35s: kill router 2; at 45s: start rou
 blackfriday: postgres ## replay a Black Friday with faults, climb to the limit, compare all books; four minutes, report in bench/
 	go run ./cmd/loadtest run --title "Black Friday" --profile black-friday:$(PEAK):$(DAY),ramp:$(CLIMB) --shards 4 --routers 2 \
 	  --psp-latency 300ms --faults '$(FAULTS)' --limit-own-p99 100ms --min-peak 600 --json bench/blackfriday.json --html bench/blackfriday.html
+
+CAPACITY ?= find
+overload: postgres ## a minute at twice the CAPACITY=find (or payments/s): authorizations hold, the rest gives way, all is well 5 s later
+	go run ./cmd/loadtest run --title "Overload" --overload $(CAPACITY) --shards 4 --routers 2 --psp-latency 300ms \
+	  --json bench/overload.json --html bench/overload.html
 
 SOAK ?= 30m
 RATE ?= 300

@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -29,17 +30,20 @@ func (b Booked) holdsMoney() bool {
 type Audit struct {
 	known    map[string]Acknowledged // by payment
 	orders   map[string]bool         // of this run
+	refused  map[string]bool         // orders that the API turned away for good
 	holders  map[string][]string     // order -> payments that hold money
 	lines    []string                // a payment each, without what another run would call differently
 	balances map[string]*big.Int     // "account currency" -> debits less credits
 	findings []string
 	found    int
+	left     int // calls that were turned away, and are in the books
 	buyers   int // payments that wait for their buyer
 }
 
 // NewAudit begins with what the API acknowledged; of one payment it may have told several times.
 func NewAudit(known []Acknowledged) *Audit {
-	a := &Audit{known: map[string]Acknowledged{}, orders: map[string]bool{}, holders: map[string][]string{}, balances: map[string]*big.Int{}}
+	a := &Audit{known: map[string]Acknowledged{}, orders: map[string]bool{}, refused: map[string]bool{},
+		holders: map[string][]string{}, balances: map[string]*big.Int{}}
 	for _, k := range known {
 		a.orders[k.Order] = true
 		before, again := a.known[k.Payment]
@@ -47,7 +51,7 @@ func NewAudit(known []Acknowledged) *Audit {
 			a.find("payment %s was given to two orders: %s and %s", k.Payment, before.Order, k.Order)
 		}
 		k.Captured, k.Refunded = max(k.Captured, before.Captured), max(k.Refunded, before.Refunded)
-		k.Voided = k.Voided || before.Voided
+		k.Voided, k.Shed = k.Voided || before.Voided, cmp.Or(k.Shed, before.Shed)
 		if before.Word != "" && before.Word != "PROCESSING" {
 			k.Word = before.Word
 		}
@@ -63,6 +67,13 @@ func (a *Audit) find(format string, args ...any) {
 	}
 }
 
+// Refused says which orders the API turned away for good: they must not be in the books.
+func (a *Audit) Refused(orders []string) {
+	for _, order := range orders {
+		a.refused[order] = true
+	}
+}
+
 // Payment compares one payment of the books.
 func (a *Audit) Payment(b Booked) {
 	a.lines = append(a.lines, fmt.Sprintf("%s %s %s %s %d %d %d %d", b.Client, b.Order, b.Currency, b.Status, b.Authorized, b.Captured,
@@ -73,11 +84,20 @@ func (a *Audit) Payment(b Booked) {
 	if b.holdsMoney() && a.orders[b.Order] {
 		a.holders[b.Order] = append(a.holders[b.Order], b.ID)
 	}
+	if a.refused[b.Order] {
+		a.left++
+		a.find("payment %s is of order %s, which was turned away under stress", b.ID, b.Order)
+	}
 	k, ok := a.known[b.ID]
 	if !ok {
 		return // it was not answered, or another process asked for it
 	}
 	delete(a.known, b.ID)
+	if k.Shed == Capture && b.Captured > k.Captured || k.Shed == Refund && b.Refunding+b.Refunded > k.Refunded || k.Shed == Void && b.Status == "VOIDED" {
+		a.left++
+		a.find("payment %s is %s with %d captured and %d refunded; the API turned its last %s away", b.ID, b.Status, b.Captured,
+			b.Refunding+b.Refunded, k.Shed)
+	}
 	refused := b.Status == "DECLINED" || b.Status == "FAILED"
 	switch {
 	case k.Order != b.Order || k.Minor != b.Authorized || k.Currency != b.Currency:
@@ -116,6 +136,7 @@ type Audited struct {
 	Lost     int      `json:"lost"`          // acknowledged, and not in the books
 	Doubles  int      `json:"doubleCharges"` // orders for which two payments hold money
 	Buyers   int      `json:"buyers"`        // payments that wait for their buyer: their attempts have no answer, and need none yet
+	Left     int      `json:"left"`          // calls that were turned away under stress, and are in the books
 	Found    int      `json:"found"`         // all findings
 	Findings []string `json:"findings,omitempty"`
 	// Payments and Balances name the sets of payments and of final balances, whatever their IDs, shards and PSPs: two runs of
@@ -127,7 +148,7 @@ type Audited struct {
 
 // Result ends the audit.
 func (a *Audit) Result() Audited {
-	r := Audited{House: map[string]string{}, Buyers: a.buyers}
+	r := Audited{House: map[string]string{}, Buyers: a.buyers, Left: a.left}
 	for _, id := range slices.Sorted(maps.Keys(a.known)) {
 		r.Lost++
 		a.find("payment %s of order %s was acknowledged and is not in the books", id, a.known[id].Order)

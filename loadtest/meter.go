@@ -3,6 +3,7 @@ package loadtest
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -43,11 +44,15 @@ type Meter struct {
 	plots   []*hdrhistogram.Histogram          // all calls, by interval of their intended start
 	perSec  []second
 	answers map[AnswerCount]int
+	shed    map[Op]*ShedRow
 	slowest []Timing
 }
 
 // second is what happened in one second of the run.
-type second struct{ intended, answered, paid int }
+type second struct {
+	intended, answered, paid int
+	authorized, shed         int // authorizations that were decided, that were turned away
+}
 
 // NewMeter measures a run that begins at start and is planned to last so long.
 func NewMeter(start time.Time, planned time.Duration) *Meter {
@@ -56,7 +61,7 @@ func NewMeter(start time.Time, planned time.Duration) *Meter {
 		interval = time.Second
 	}
 	return &Meter{start: start, interval: interval, from: map[string]*hdrhistogram.Histogram{}, sent: newHistogram(digits), late: newHistogram(digits),
-		answers: map[AnswerCount]int{}}
+		answers: map[AnswerCount]int{}, shed: map[Op]*ShedRow{}}
 }
 
 func newHistogram(digits int) *hdrhistogram.Histogram {
@@ -66,6 +71,14 @@ func newHistogram(digits int) *hdrhistogram.Histogram {
 // record clamps: what is off the scale is at its end, never lost.
 func record(h *hdrhistogram.Histogram, d time.Duration) {
 	_ = h.RecordValue(min(max(d.Microseconds(), lowestMicros), highestMicros))
+}
+
+// count counts a call that was answered.
+func (s *second) count(t Timing) {
+	s.answered++
+	if t.Op == Authorize && t.Status < http.StatusInternalServerError {
+		s.authorized++
+	}
 }
 
 // Intend counts an arrival that was due.
@@ -119,8 +132,12 @@ func (m *Meter) Done(t Timing) {
 		m.plots[n] = newHistogram(plotDigits)
 	}
 	record(m.plots[n], took)
-	if t.Status != statusNoAnswer {
-		m.tickLocked(t.Done, func(s *second) { s.answered++ })
+	switch {
+	case t.Status == statusNoAnswer:
+	case turnedAway(t.Status, t.Word):
+		m.shedRow(t.Op).ForGood++
+	default:
+		m.tickLocked(t.Done, func(s *second) { s.count(t) })
 	}
 	m.keepSlowest(t)
 }
@@ -233,7 +250,7 @@ func (m *Meter) throughput() []Series {
 		var sum second
 		part := m.perSec[from:min(from+per, len(m.perSec))]
 		for _, s := range part {
-			sum = second{sum.intended + s.intended, sum.answered + s.answered, sum.paid + s.paid}
+			sum = second{intended: sum.intended + s.intended, answered: sum.answered + s.answered, paid: sum.paid + s.paid}
 		}
 		for k, n := range []int{sum.intended, sum.paid, sum.answered} {
 			series[k].add(time.Duration(from)*time.Second, float64(n)/float64(len(part)))

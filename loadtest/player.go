@@ -21,6 +21,8 @@ type PlayOptions struct {
 	Prefix      string            // of orders and keys; one that the cluster has not seen
 	MaxInFlight int               // arrivals whose story is not over; 0 = 50,000
 	Tries       int               // of a call that routers cannot take; 0 = 40
+	ShedTries   int               // … of one that the cluster turns away under stress; 0 = as Tries
+	Impatient   bool              // does not wait as long as Retry-After says
 	Now         func() time.Time
 	Meter       *Meter
 	Transport   http.RoundTripper // nil = a pool of connections
@@ -40,6 +42,7 @@ type Player struct {
 	sent    atomic.Int64
 	mu      sync.Mutex
 	known   []Acknowledged
+	refused []string // orders that were turned away for good
 	overrun int
 }
 
@@ -53,6 +56,7 @@ type Acknowledged struct {
 	Captured int64  // by calls that were answered with a success
 	Refunded int64
 	Voided   bool
+	Shed     Op // the last call, if it was turned away for good: nothing of it may be in the books
 }
 
 const defaultInFlight = 50_000
@@ -68,12 +72,16 @@ func NewPlayer(o PlayOptions) (*Player, error) {
 	if o.Tries == 0 {
 		o.Tries = defaultTries
 	}
+	if o.ShedTries == 0 {
+		o.ShedTries = o.Tries
+	}
 	if o.Transport == nil {
-		o.Transport = &http.Transport{MaxIdleConns: shopperConns, MaxIdleConnsPerHost: shopperConns}
+		o.Transport = &http.Transport{MaxIdleConns: shopperConns, MaxIdleConnsPerHost: shopperConns, MaxConnsPerHost: maxShopperConns,
+			DisableCompression: true}
 	}
 	p := &Player{options: o, names: slices.Sorted(maps.Keys(o.Keys)), slots: make(chan struct{}, o.MaxInFlight)}
 	p.shopper = &shopper{urls: o.URLs, now: o.Now, tries: o.Tries, http: &http.Client{Transport: o.Transport, Timeout: shopperTimeout},
-		onSend: func() { p.sent.Add(1) }}
+		onSend: func() { p.sent.Add(1) }, shedTries: o.ShedTries, impatient: o.Impatient, onShed: o.Meter.Shed}
 	return p, nil
 }
 
@@ -148,8 +156,13 @@ func (p *Player) story(ctx context.Context, a Arrival) {
 		return // a trace that was read can be written
 	}
 	repeats := p.repeat(ctx, at, a, e)
-	defer repeats.Wait()
 	r := p.call(ctx, at, e)
+	nothing := r.nothing // of the first card: after it the order is known
+	defer func() {
+		if taken := repeats.wait(); nothing && !taken {
+			p.refuse(a)
+		}
+	}()
 	key := a.Key
 	if r.status == http.StatusPaymentRequired && a.Second != nil {
 		p.know(a, r, Acknowledged{})
@@ -174,24 +187,53 @@ func (p *Player) story(ctx context.Context, a Arrival) {
 	p.know(a, r, known)
 }
 
+// refuse notes an order of which the cluster would know nothing.
+func (p *Player) refuse(a Arrival) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = append(p.refused, p.options.Prefix+a.Order)
+}
+
+// Refused are the orders that were turned away for good: the books must not have them.
+func (p *Player) Refused() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.refused)
+}
+
+// repeats are the copies of an authorization that are under way.
+type repeats struct {
+	group sync.WaitGroup
+	taken atomic.Bool // one of them was not turned away
+}
+
+// wait returns when all are over.
+func (r *repeats) wait() (taken bool) {
+	r.group.Wait()
+	return r.taken.Load()
+}
+
 // repeat sends the arrival's authorization again at its times, under the same key, as impatient buyers and shops do. All
 // answers must name one payment.
-func (p *Player) repeat(ctx context.Context, at time.Time, a Arrival, e errand) *sync.WaitGroup {
-	var group sync.WaitGroup
+func (p *Player) repeat(ctx context.Context, at time.Time, a Arrival, e errand) *repeats {
+	var all repeats
 	for _, after := range a.Repeats {
-		group.Go(func() {
+		all.group.Go(func() {
 			again := at.Add(time.Duration(after) * time.Millisecond)
 			if !p.sleepUntil(ctx, again) {
 				return
 			}
 			r := p.shopper.run(ctx, e)
+			if !r.nothing {
+				all.taken.Store(true)
+			}
 			p.options.Meter.Count("repeat", r.status, r.word())
 			if r.body.ID != "" {
 				p.know(a, r, Acknowledged{})
 			}
 		})
 	}
-	return &group
+	return &all
 }
 
 // outcome asks what became of an authorization that had no answer yet, as a shop does before it ships.
@@ -233,6 +275,9 @@ func (p *Player) follow(ctx context.Context, a Arrival, at time.Time, auth reply
 		}
 		r := p.call(ctx, intended, e)
 		ready, last = r.doneAt, r
+		if r.nothing {
+			known.Shed = l.Op
+		}
 		if r.status >= http.StatusBadRequest || r.status == statusNoAnswer {
 			return
 		}

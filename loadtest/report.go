@@ -32,6 +32,7 @@ type Report struct {
 	PeakOwnP99    float64      `json:"peakOwnP99Ms"` // … in the segment that has the peak
 	Peak          float64      `json:"peakPps"`      // payments a second over ten seconds
 	PeakAt        int          `json:"peakAtSecond"`
+	Overload      *OverloadRow `json:"overload,omitempty"`
 	Limit         float64      `json:"limitPps,omitempty"` // payments a second before our own share's p99 passed the bound
 	LimitNote     string       `json:"limitNote,omitempty"`
 
@@ -119,6 +120,9 @@ type Bounds struct {
 	MinPeak   float64       // payments a second
 	MaxOwnP99 time.Duration // of authorizations, in the segment that has the peak
 	Flat      bool          // memory, goroutines, connections and lag must not grow
+
+	MinKept     float64       // of the authorizations before an overload, in percent, that it must leave
+	MaxRecovery time.Duration // from the end of an overload until all is as before
 }
 
 // Conclude decides the verdict.
@@ -150,6 +154,9 @@ func (r *Report) Conclude(b Bounds) {
 	for _, g := range r.Growth {
 		fail(b.Flat && !g.Flat, "%s of %s grew from %.1f to %.1f %s", g.Plot, g.Name, g.Early, g.Late, g.Unit)
 	}
+	if r.Overload != nil {
+		r.Failures = append(r.Failures, r.Overload.failures(b)...)
+	}
 	r.Pass = len(r.Failures) == 0
 	word := "FAIL"
 	if r.Pass {
@@ -159,6 +166,9 @@ func (r *Report) Conclude(b Bounds) {
 		word, r.Intended, r.Answered, r.Paid, double, lost, unbalanced, unknown, r.Peak, own)
 	if r.Limit > 0 {
 		r.Verdict += fmt.Sprintf(" limit_pps=%.0f", r.Limit)
+	}
+	if r.Overload != nil {
+		r.Verdict += fmt.Sprintf(" kept_percent=%.0f recovery_s=%.0f", r.Overload.kept(), r.Overload.Recovery)
 	}
 }
 
@@ -207,7 +217,7 @@ type table struct {
 
 func (r *Report) tables() []table {
 	inAll := latencyTable("Latency in all, from the intended start (ms)", slices.Concat(r.Latency, []LatencyRow{r.GeneratorLate}))
-	return []table{r.segmentTable(), r.booksTable(), r.answerTable(), inAll,
+	return []table{r.segmentTable(), r.overloadTable(), r.shedTable(), r.booksTable(), r.answerTable(), inAll,
 		latencyTable("Our own share, without the PSP (ms)", r.OwnShare), r.pspTable(), r.faultTable(), r.growthTable(), r.slowTable()}
 }
 

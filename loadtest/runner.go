@@ -165,7 +165,7 @@ func (r *Runner) step(phase string) {
 }
 
 // busyCodes are refusals that say: nothing was done, try again under the same key.
-var busyCodes = []string{"PAYMENT_BUSY", "SHARD_UNAVAILABLE", "DEPENDENCY_UNAVAILABLE", "DRAINING"}
+var busyCodes = []string{"PAYMENT_BUSY", "SHARD_UNAVAILABLE", wordOverloaded, "DEPENDENCY_UNAVAILABLE", "DRAINING"}
 
 // send is the shop's way to send: what a router cannot take goes to the next one, under the same key.
 func (r *Runner) send(ctx context.Context, router int, op Op, request request) (*answer, error) {

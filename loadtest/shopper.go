@@ -22,11 +22,16 @@ type shopper struct {
 	tries  int
 	next   atomic.Uint64 // router's turn
 	onSend func()        // each request
+
+	shedTries int                                  // of a call that is turned away under stress
+	impatient bool                                 // does not wait as long as it is told to
+	onShed    func(op Op, at time.Time, told bool) // each answer that turns a call away
 }
 
 // The shopper's limits.
 const (
 	shopperConns     = 2048
+	maxShopperConns  = 8192 // to one router; more requests wait, and are measured from their intended start
 	shopperTimeout   = 60 * time.Second
 	firstRetryPause  = 50 * time.Millisecond
 	longestRetry     = 2 * time.Second // what Retry-After says, up to this
@@ -62,6 +67,7 @@ type reply struct {
 	sentAt  time.Time     // the first time
 	doneAt  time.Time
 	tries   int
+	nothing bool // every try was turned away: nothing can have been done
 	lastErr error
 }
 
@@ -109,10 +115,15 @@ func (s *shopper) run(ctx context.Context, e errand) reply {
 	first := s.now()
 	deadline := first.Add(laterPatience)
 	var r reply
+	turned := 0
 	for try := 1; ; try++ {
 		r = s.send(ctx, e)
-		r.sentAt, r.tries = first, try
-		if r.decided(e) || ctx.Err() != nil {
+		if r.turnedAway() {
+			turned++
+			s.onShed(e.op, r.doneAt, r.retry > 0)
+		}
+		r.sentAt, r.tries, r.nothing = first, try, turned == try
+		if r.decided(e) || ctx.Err() != nil || r.turnedAway() && turned >= s.shedTries {
 			return r
 		}
 		wait := s.patience(r, try)
@@ -126,7 +137,9 @@ func (s *shopper) run(ctx context.Context, e errand) reply {
 // patience is the pause before the next try: what the router asked for, or a little longer each time.
 func (s *shopper) patience(r reply, try int) time.Duration {
 	switch {
-	case r.retry > 0:
+	case r.turnedAway() && r.retry > 0 && !s.impatient:
+		return r.retry
+	case r.retry > 0 && !s.impatient:
 		return min(r.retry, longestRetry)
 	case r.status == http.StatusConflict:
 		return laterPause

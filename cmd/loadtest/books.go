@@ -39,7 +39,7 @@ func (o overlooked) Walk(ctx context.Context, shardName string, visit func(shard
 }
 
 // audit compares all books. Payments must stand still meanwhile.
-func audit(ctx context.Context, c *cluster, known []loadtest.Acknowledged, r *loadtest.Report) error {
+func audit(ctx context.Context, c *cluster, player *loadtest.Player, r *loadtest.Report) error {
 	if c.mapPath == "" {
 		return nil
 	}
@@ -52,7 +52,8 @@ func audit(ctx context.Context, c *cluster, known []loadtest.Acknowledged, r *lo
 	if err != nil {
 		return err
 	}
-	a := loadtest.NewAudit(known)
+	a := loadtest.NewAudit(player.Acknowledged())
+	a.Refused(player.Refused())
 	verified, err := payment.Verify(ctx, overlooked{shards, a}, moved)
 	if err != nil {
 		return err

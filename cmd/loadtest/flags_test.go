@@ -22,6 +22,7 @@ func TestTrafficCommandsRefuse(t *testing.T) {
 		"part": {"run", "--part", "5/4"}, "part zero": {"run", "--part", "0/4"}, "part word": {"run", "--part", "one"},
 		"faults": {"run", "--faults", "at noon: rain"}, "faults file": {"run", "--faults", "@/nowhere"}, "shards": {"run", "--shards", "0"},
 		"limit without ramp": {"run", "--limit-own-p99", "100ms"}, "limit of a trace": {"run", "--trace", "x", "--profile", "ramp:9:9s", "--limit-own-p99", "1s"},
+		"overload": {"run", "--overload", "much"}, "no overload": {"run", "--overload", "-1"}, "overload of a trace": {"run", "--trace", "x", "--overload", "9"},
 		"url": {"run", "--url", "nowhere", "--key", "a=b"}, "no key": {"run", "--url", "http://127.0.0.1:1"}, "key": {"run", "--key", "a"},
 		"start": {"run", "--start", "noon"}, "trace flag": {"trace", "--refunds", "many"}, "sellers": {"trace", "--sellers", "0"},
 		"target": {"record", "--target", "nowhere"}, "report": {"report"}, "no report": {"report", "/nowhere"}, "compare": {"compare", "one"},
@@ -30,6 +31,23 @@ func TestTrafficCommandsRefuse(t *testing.T) {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// TestOverloadIsPlanned: a known capacity lays the profile at once, an unknown one lays the climb to it first.
+func TestOverloadIsPlanned(t *testing.T) {
+	known, err := runFlags([]string{"--overload", "50"}, io.Discard)
+	if s := known.traffic.segments; err != nil || len(s) != 3 || s[0].Rate != 50 || s[1].Rate != 100 || s[1].Duration != time.Minute || s[2].Rate != 25 ||
+		known.bounds.MinKept != 90 || known.bounds.MaxRecovery != 5*time.Second || known.shedTries != 2 {
+		t.Errorf("%v: %+v", err, known)
+	}
+	unknown, err := runFlags([]string{"--overload", "find", "--min-kept", "80", "--shed-tries", "3"}, io.Discard)
+	if s := unknown.traffic.segments; err != nil || len(s) != 1 || s[0].Profile != loadtest.Ramp || unknown.limitOwn != climbOwnP99 || unknown.bounds.MinKept != 80 ||
+		unknown.shedTries != 3 {
+		t.Errorf("%v: %+v", err, unknown)
+	}
+	if plain, err := runFlags(nil, io.Discard); err != nil || plain.bounds.MinKept != 0 || plain.bounds.MaxRecovery != 0 || plain.shedTries != 0 {
+		t.Errorf("%v: without an overload nothing is asked of one: %+v", err, plain.bounds)
 	}
 }
 

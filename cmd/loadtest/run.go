@@ -31,6 +31,10 @@ type runOptions struct {
 	sims    map[string]string
 	mapPath string
 
+	overload  string // "find", a rate per second, or ""
+	shedTries int
+	impatient bool
+
 	faults     []loadtest.Fault
 	settle     time.Duration
 	limitOwn   time.Duration
@@ -61,6 +65,7 @@ func runFlags(args []string, stderr io.Writer) (runOptions, error) {
 	flags.DurationVar(&o.limitOwn, "limit-own-p99", 0, "a ramp ends where our own share's p99 passes this; the report says at how many payments/s")
 	flags.Float64Var(&o.bounds.MinPeak, "min-peak", 0, "FAIL below so many payments/s at the peak")
 	flags.DurationVar(&o.bounds.MaxOwnP99, "max-own-p99", 0, "FAIL if our own share of an authorization is above this at p99 in the segment with the peak")
+	o.overloadFlags(flags)
 	flags.BoolVar(&o.bounds.Flat, "flat", false, "FAIL if memory, goroutines, connections or lag grow")
 	flags.StringVar(&o.title, "title", "paygrid load test", "of the report")
 	flags.StringVar(&o.json, "json", "", "file for the report as JSON")
@@ -127,6 +132,9 @@ func (o *runOptions) readFaults(text string) (err error) {
 }
 
 func (o *runOptions) check() error {
+	if err := o.planOverload(); err != nil {
+		return err
+	}
 	last := len(o.traffic.segments) - 1
 	switch {
 	case o.own.Shards < 1 || o.own.Shards > 64 || o.own.Routers < 1 || o.own.Routers > 64:
@@ -150,6 +158,11 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
+	if o.overload == findCapacity {
+		if err := o.find(ctx, c, stderr); err != nil {
+			return err
+		}
+	}
 	t, err := newTrial(o, c, stderr)
 	if err != nil {
 		return err

@@ -47,7 +47,8 @@ func newTrial(o runOptions, c *cluster, progress io.Writer) (*trial, error) {
 	t.meter = loadtest.NewMeter(t.start, t.length)
 	t.probe = loadtest.NewProbe(c.processes(), c.names(), t.start, time.Now)
 	var err error
-	t.player, err = loadtest.NewPlayer(loadtest.PlayOptions{URLs: c.urls, Keys: c.keys, Prefix: o.prefix, Now: time.Now, Meter: t.meter, Stop: t.stop})
+	t.player, err = loadtest.NewPlayer(loadtest.PlayOptions{URLs: c.urls, Keys: c.keys, Prefix: o.prefix, Now: time.Now, Meter: t.meter, Stop: t.stop,
+		ShedTries: o.shedTries, Impatient: o.impatient})
 	return t, err
 }
 
@@ -70,11 +71,27 @@ func (t *trial) run(ctx context.Context) (*loadtest.Report, error) {
 	}
 	t.probe.Probed(r)
 	t.noteLimit(r)
-	if err := audit(ctx, t.c, t.player.Acknowledged(), r); err != nil {
+	if err := audit(ctx, t.c, t.player, r); err != nil {
 		return nil, fmt.Errorf("compare the books: %w", err)
+	}
+	if t.o.overload != "" {
+		if err := t.meter.Overloaded(r, t.o.traffic.segments, t.probe); err != nil {
+			return nil, err
+		}
 	}
 	r.Conclude(t.o.bounds)
 	return r, nil
+}
+
+// capacity climbs until our own share passes its bound, or to the climb's end, and returns how many payments a second there
+// were before. What the climb began is over when it returns.
+func (t *trial) capacity(ctx context.Context) (float64, error) {
+	t.probe.Round(ctx)
+	t.probe.Begin()
+	if err := t.play(ctx); err != nil {
+		return 0, err
+	}
+	return t.limit, t.settle(ctx)
 }
 
 // play sends the traffic, with the faults and the probe beside it.
