@@ -23,11 +23,11 @@ ORDER BY a.next_check_at LIMIT $3::INT8`
 SELECT count(*), min(a.sent_at) FROM attempts a
 WHERE a.slot = ANY($1::INT8[]) AND a.status = 'PENDING' AND a.sent_at <= $2::TIMESTAMPTZ`
 
-	// sqlAttemptByRef finds our attempt by the PSP's reference. It relies on attempts_psp_ref.
+	// sqlAttemptByRef finds our attempt by the PSP's reference. It relies on attempts_reference.
 	sqlAttemptByRef = `
 SELECT a.attempt_id, a.payment_id, a.kind FROM attempts a
 JOIN buckets b ON b.bucket = a.bucket AND b.state IN ('OWNED', 'FROZEN')
-WHERE a.psp = $1::TEXT AND a.psp_ref = $2::TEXT ORDER BY a.bucket, a.attempt_id LIMIT 20`
+WHERE a.psp = $1::TEXT AND a.psp_ref = $2::TEXT AND a.psp_ref <> '' ORDER BY a.bucket, a.attempt_id LIMIT 20`
 
 	// sqlPaymentOfAttempt names the payment of an attempt. It relies on the primary key.
 	sqlPaymentOfAttempt = `SELECT a.payment_id FROM attempts a WHERE a.bucket = $1::INT4 AND a.attempt_id = $2::TEXT`
