@@ -13,13 +13,14 @@ import (
 const (
 	// sqlRelayUnsent tells which events of each bucket the relay has not passed yet, and names no bucket that has none. What a
 	// moved bucket left behind is its new owner's to publish. NOT IN leaves out most buckets by one look into a hash of all
-	// cursors, where the join alone would go down an index 4,096 times; the join gives the cursors of those that are left, and
-	// finds a bucket that has none yet. The lower bounds make both scans follow the primary keys.
+	// cursors, where the join alone would go down an index for every bucket; the join gives the cursors of those that are left,
+	// and finds those that have no cursor yet, of which seq > 0 leaves out the unused. The lower bounds make both scans
+	// follow the primary keys.
 	sqlRelayUnsent = `
 SELECT b.bucket, coalesce(r.seq, 0), b.seq
 FROM buckets b
 LEFT JOIN relay_cursors r ON r.bucket = b.bucket
-WHERE b.bucket >= 0 AND b.state IN ('OWNED', 'FROZEN') AND b.seq > coalesce(r.seq, 0)
+WHERE b.bucket >= 0 AND b.seq > 0 AND b.state IN ('OWNED', 'FROZEN') AND b.seq > coalesce(r.seq, 0)
     AND (b.bucket, b.seq) NOT IN (SELECT c.bucket, c.seq FROM relay_cursors c WHERE c.bucket >= 0)
 ORDER BY b.bucket`
 
