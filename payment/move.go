@@ -53,6 +53,11 @@ func (m *move) tells(a shard.Attempt, status shard.Status, o psprouter.Outcome) 
 	if o.Reference != "" {
 		a.PSPRef = o.Reference
 	}
+	if status == Pending && o.Class() == psprouter.Accepted {
+		if at := m.change.At.Add(acceptedPause(a.NextCheckAt.Sub(a.SentAt))); at.After(a.NextCheckAt) {
+			a.NextCheckAt = at
+		}
+	}
 	m.change.Attempts = append(m.change.Attempts, a)
 	m.attempt = &m.change.Attempts[len(m.change.Attempts)-1]
 }

@@ -24,6 +24,8 @@ const (
 	resolveBatch     = 100 // attempts claimed at a time
 	resolveParallel  = 16  // PSP calls at a time
 	resolveLease     = 2 * time.Minute
+	// acceptedTerms is how many times longer than one without any answer an attempt is left alone that the PSP has accepted.
+	acceptedTerms = 10
 	// resendWindow is how long an attempt that gives money back may be sent again under its own key at any PSP.
 	resendWindow = 20 * time.Hour
 )
@@ -108,6 +110,11 @@ func (s *Service) recheck(ctx context.Context, a shard.Attempt, d shard.Due, f p
 	now := s.now()
 	r := shard.Recheck{AttemptID: a.ID, NextAt: now.Add(backOff(s.config.Recheck, d.Checks)), Detail: clip(f.Outcome.Reason), Absent: d.Absent,
 		Escalated: d.Escalated}
+	if f.Outcome.Class() == psprouter.Accepted {
+		if at := now.Add(acceptedPause(s.config.CheckAfter)); at.After(r.NextAt) {
+			r.NextAt = at
+		}
+	}
 	psp, known := s.psps.ByName(a.PSP)
 	switch {
 	case f.Absent && known && now.Sub(a.SentAt) >= psp.VisibilityWindow():
@@ -134,6 +141,13 @@ func backOff(first time.Duration, checks int32) time.Duration {
 		d = min(2*d, longestRecheck)
 	}
 	return d - rand.N(d/4+1)
+}
+
+// acceptedPause is how long an attempt that the PSP has accepted is left to its notice, which brings the result; given is how
+// long one waits that has no answer. To ask earlier is mostly in vain: Adyen says "received" once more. A notice that never
+// comes is missed all the same, if later.
+func acceptedPause(given time.Duration) time.Duration {
+	return min(acceptedTerms*given, longestRecheck)
 }
 
 // inquire asks the PSP. An attempt of our own that gives money back is sent again under its key while that is safe: it may

@@ -16,7 +16,8 @@ import (
 type Config struct {
 	// PSPTimeout is how long an answer of a PSP is waited for; after that the outcome is Unknown. 10 s.
 	PSPTimeout time.Duration
-	// CheckAfter is when a pending attempt is first asked about by the resolver. 1 min.
+	// CheckAfter is when a pending attempt is first asked about by the resolver; one that the PSP has accepted is left to its
+	// notice for ten times as long. 1 min.
 	CheckAfter time.Duration
 	// Recheck is the first pause between two checks of a pending attempt; it doubles up to 30 minutes. 30 s.
 	Recheck time.Duration

@@ -318,7 +318,7 @@ func TestBackgroundRound(t *testing.T) {
 		if _, _, err := b.shards.Lease(b.ctx, name, ledgerJob.name, "two", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := one.round(b.ctx, name, ledgerJob); err != nil {
+		if _, err := one.round(b.ctx, name, ledgerJob, &tenure{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -327,7 +327,7 @@ func TestBackgroundRound(t *testing.T) {
 	}
 	for _, name := range b.layout.Names {
 		for _, job := range two.jobs()[2:] {
-			if _, err := two.round(b.ctx, name, job); err != nil {
+			if _, err := two.round(b.ctx, name, job, &tenure{}); err != nil {
 				t.Fatal(err)
 			}
 		}

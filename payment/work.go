@@ -25,8 +25,14 @@ type Work struct {
 	RollUps time.Duration // between two roll-ups of house accounts; 1 min if zero
 }
 
-// leaseTerms is how many rounds a lease outlives its last renewal.
-const leaseTerms = 5
+const (
+	// leaseTerms is how many rounds a lease outlives its last renewal.
+	leaseTerms = 5
+	// leaseParts: a lease is renewed whenever a third of its time is over, not in each round. It is a write.
+	leaseParts = 3
+	// leaseTry is how often a worker asks for a lease that another holds.
+	leaseTry = 2 * time.Second
+)
 
 // busyPause is the least time from the beginning of one round of resolver or inbox to the next, unless the first took all
 // that it could. Little by little is dear: a round costs the same few statements for one notice as for fifty, and while they
@@ -77,6 +83,7 @@ func (w Work) Run(ctx context.Context) error {
 
 // runJob does rounds of one job on one shard, at once again while there is more than one round can take.
 func (w Work) runJob(ctx context.Context, name string, j job) {
+	lease := tenure{}
 	next := time.After(j.every)
 	for {
 		select {
@@ -85,9 +92,9 @@ func (w Work) runJob(ctx context.Context, name string, j job) {
 		case <-next:
 		}
 		idle, busy := time.After(j.every), time.After(j.busy)
-		did, err := w.round(ctx, name, j)
+		did, err := w.round(ctx, name, j, &lease)
 		for err == nil && did >= j.full && ctx.Err() == nil {
-			did, err = w.round(ctx, name, j)
+			did, err = w.round(ctx, name, j, &lease)
 		}
 		if err != nil && ctx.Err() == nil {
 			w.Service.config.Log.ErrorContext(ctx, "a round of background work failed; the next follows", "shard", name, "job", j.name,
@@ -100,11 +107,28 @@ func (w Work) runJob(ctx context.Context, name string, j job) {
 	}
 }
 
+// tenure is what a worker knows of a job's lease on a shard, and until when that will do.
+type tenure struct {
+	held  bool
+	until time.Time
+}
+
 // round does one round if this worker holds the job's lease. Each job is right even if two workers do it at once.
-func (w Work) round(ctx context.Context, name string, j job) (int, error) {
-	_, held, err := w.Service.shards.Lease(ctx, name, j.name, w.Owner, max(leaseTerms*j.every, resolveLease))
-	if err != nil || !held {
-		return 0, err
+func (w Work) round(ctx context.Context, name string, j job, t *tenure) (int, error) {
+	now := w.Service.now()
+	if !now.Before(t.until) {
+		term := max(leaseTerms*j.every, resolveLease)
+		_, held, err := w.Service.shards.Lease(ctx, name, j.name, w.Owner, term)
+		if err != nil {
+			return 0, err
+		}
+		*t = tenure{held, now.Add(leaseTry)}
+		if held {
+			t.until = now.Add(term / leaseParts)
+		}
+	}
+	if !t.held {
+		return 0, nil
 	}
 	return j.do(ctx, name)
 }

@@ -165,8 +165,9 @@ func (s *Shard) subAccount(ctx context.Context, account ledger.Account, currency
 	return part, buckets, nil
 }
 
-// rollUpBuckets is how many buckets one roll-up statement takes.
-const rollUpBuckets = 128
+// rollUpBuckets is how many buckets one roll-up statement takes. It holds their rows while it sums, and payments wait for
+// them: so not more.
+const rollUpBuckets = 32
 
 // RollUp moves the roll-ups of house accounts on one shard to where its buckets are now, and returns how many buckets
 // moved on.

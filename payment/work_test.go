@@ -1,0 +1,138 @@
+package payment
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paygrid/psprouter"
+	"paygrid/shard/model"
+)
+
+// leased counts how often a lease is asked for.
+type leased struct {
+	*model.Store
+	asked *atomic.Int64
+}
+
+func (l leased) Lease(ctx context.Context, shardName, name, owner string, ttl time.Duration) (int64, bool, error) {
+	l.asked.Add(1)
+	return l.Store.Lease(ctx, shardName, name, owner, ttl)
+}
+
+// worker is a worker on a model, with time as it is in the test's bubble, and the count of its questions for leases.
+func worker(t *testing.T, store *model.Store, owner string) (Work, *atomic.Int64) {
+	t.Helper()
+	asked := new(atomic.Int64)
+	s, err := New(leased{store, asked}, psprouter.NewRouter(), Config{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Work{Service: s, Owner: owner, Every: 250 * time.Millisecond}, asked
+}
+
+func newModel(t *testing.T) *model.Store {
+	t.Helper()
+	store, err := model.New(model.Options{Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// Rounds that find nothing, or fail, come at their interval; after one that did something the next comes soon, and after one
+// that did all it could, at once.
+func TestRoundsFollowTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := worker(t, newModel(t), "w")
+		start := time.Now()
+		var began []time.Duration
+		did := []int{0, 3, 10, 10, 3, 0, -1, 0}
+		ctx, cancel := context.WithCancel(t.Context())
+		w.runJob(ctx, "shard-1", job{name: "j", every: time.Second, busy: 100 * time.Millisecond, full: 10,
+			do: func(context.Context, string) (int, error) {
+				began = append(began, time.Since(start))
+				n := did[len(began)-1]
+				switch {
+				case len(began) == len(did):
+					cancel()
+				case n < 0:
+					return 10, errors.New("planned")
+				case len(began) == 5:
+					<-time.After(300 * time.Millisecond) // a round longer than the pause
+				}
+				return n, nil
+			}})
+		want := []time.Duration{1000, 2000, 2100, 2100, 2100, 2400, 3400, 4400}
+		for n := range want {
+			want[n] *= time.Millisecond
+		}
+		if !slices.Equal(began, want) {
+			t.Errorf("rounds began at %v, want %v", began, want)
+		}
+	})
+}
+
+// A lease is renewed while it has two thirds of its time left, and not asked for in between. Another worker asks now and then, and
+// takes over soon after the time of one that died.
+func TestLeasesAreAskedForNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newModel(t)
+		one, askedByOne := worker(t, store, "one")
+		two, askedByTwo := worker(t, store, "two")
+		var roundsOfOne, roundsOfTwo atomic.Int64
+		idle := func(rounds *atomic.Int64) job {
+			return job{name: "j", every: 250 * time.Millisecond, busy: 250 * time.Millisecond, full: 10,
+				do: func(context.Context, string) (int, error) { rounds.Add(1); return 0, nil }}
+		}
+		ctx, die := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer die()
+		go one.runJob(ctx, "shard-1", idle(&roundsOfOne))
+		<-time.After(time.Millisecond)
+		ctx2, end := context.WithCancel(t.Context())
+		defer end()
+		go two.runJob(ctx2, "shard-1", idle(&roundsOfTwo))
+
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		if askedByOne.Load() != 15 || askedByTwo.Load() > 300 || roundsOfOne.Load() < 2390 || roundsOfTwo.Load() != 0 {
+			t.Errorf("in ten minutes the holder asked %d times for %d rounds, the other %d times for %d", askedByOne.Load(), roundsOfOne.Load(),
+				askedByTwo.Load(), roundsOfTwo.Load())
+		}
+		<-time.After(resolveLease + leaseTry + 250*time.Millisecond)
+		synctest.Wait()
+		if roundsOfTwo.Load() == 0 {
+			t.Errorf("nobody took over")
+		}
+	})
+}
+
+// inParallel does each thing once, by as many workers as there may be, and not without the caller.
+func TestInParallel(t *testing.T) {
+	for _, c := range []struct{ workers, n int }{{1, 0}, {1, 5}, {3, 2}, {4, 100}} {
+		done := make([]atomic.Int64, c.n)
+		var now, most atomic.Int64
+		inParallel(c.workers, c.n, func(n int) {
+			for at := now.Add(1); ; {
+				before := most.Load()
+				if at <= before || most.CompareAndSwap(before, at) {
+					break
+				}
+			}
+			done[n].Add(1)
+			now.Add(-1)
+		})
+		for n := range done {
+			if done[n].Load() != 1 {
+				t.Errorf("%+v: thing %d was done %d times", c, n, done[n].Load())
+			}
+		}
+		if most.Load() > int64(c.workers) || now.Load() != 0 {
+			t.Errorf("%+v: %d at a time, %d not back", c, most.Load(), now.Load())
+		}
+	}
+}
