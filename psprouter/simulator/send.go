@@ -48,6 +48,7 @@ func (s *Simulator) send(w http.ResponseWriter, httpRequest *http.Request, a ans
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(a.body)))
+	header.Set("Date", s.opts.Now().UTC().Format(http.TimeFormat)) // by the clock that dates payments
 	s.dialect.headers(header, httpRequest.Header, a.replayed)
 	for name, value := range a.header {
 		header.Set(name, value)

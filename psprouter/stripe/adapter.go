@@ -68,7 +68,8 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return "stripe config: " + e.Field + ": " + e.Remedy }
 
-// Adapter is the psprouter.PSP of one Stripe account. It holds connections but no state, and is safe for concurrent use.
+// Adapter is the psprouter.PSP of one Stripe account. It holds connections and the look-ups that are under way but no other
+// state, and is safe for concurrent use.
 type Adapter struct {
 	client  *stripego.Client
 	backend stripego.Backend // the client's own, for lists
@@ -81,6 +82,8 @@ type Adapter struct {
 	secrets [][]byte // of webhooks
 	live    bool
 	window  time.Duration
+
+	censuses *censuses
 }
 
 var _ psprouter.PSP = (*Adapter)(nil)
@@ -105,6 +108,8 @@ func New(cfg Config) (*Adapter, error) {
 		secrets: bytesOf(cfg.WebhookSecrets),
 		live:    cfg.Live,
 		window:  cmp.Or(cfg.VisibilityWindow, DefaultVisibilityWindow),
+
+		censuses: newCensuses(),
 	}, nil
 }
 

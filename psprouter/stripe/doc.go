@@ -14,7 +14,7 @@
 // sends again must not use these methods' NotSent and Declined.
 //
 // Inquire looks up instead (GET alone, inquire.go and found.go): a known payment by its ID, an unknown one by search for our
-// attempt and by the list of its time window, a refund among its payment's refunds.
+// attempt and by the list of its time window (census.go: one reading for all who ask), a refund among its payment's refunds.
 //
 // Webhooks are checked over their bytes (webhook.go) and read by a table of event types (notice.go). The metadata of a
 // payment name the authorization's attempt, so a capture's notice takes capture_attempt and a void's the key of its request.

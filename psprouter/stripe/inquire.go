@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	stripego "github.com/stripe/stripe-go/v82"
@@ -14,7 +13,7 @@ import (
 	"paygrid/psprouter"
 )
 
-const clockMargin = time.Minute // between our clock and Stripe's, both ways
+const clockMargin = 30 * time.Second // between our clock and Stripe's, both ways; a census checks that they agree better
 
 // VisibilityWindow is how long after a call its absence proves nothing.
 func (a *Adapter) VisibilityWindow() time.Duration { return a.window }
@@ -102,7 +101,8 @@ func (a *Adapter) lookUp(ctx context.Context, call func(context.Context) error) 
 
 // search finds an authorization by our attempt alone. A payment that search knows is read again by its ID, since what
 // search shows of it may be old. The list has all payments of those minutes, some hundred thousand bytes a page: after an
-// outage hundreds of attempts ask, so it is only read when it can prove absence, or in place of a search that fails.
+// outage hundreds of attempts ask, so it is only read when it can prove absence, or in place of a search that fails, and by
+// a census for all who ask.
 func (a *Adapter) search(ctx context.Context, q psprouter.Inquiry, want wanted) psprouter.Finding {
 	if q.SentAt.IsZero() {
 		return notFound("when the request was sent is not known: there is no time window to list")
@@ -118,16 +118,13 @@ func (a *Adapter) search(ctx context.Context, q psprouter.Inquiry, want wanted) 
 	case searchFailed == nil && len(searched) == 0 && q.Now.Sub(q.SentAt) < a.window:
 		return notFound("search does not know the attempt; that proves nothing yet")
 	}
-	inList, listFailed := pages(ctx, a, list[listed]{
-		path: "/v1/payment_intents", keep: mine, query: createdAround(q.SentAt, a.timeout),
-		id: func(one *listed) string { return one.ID },
-	})
+	inList, listFailed := a.created(ctx, q)
 	switch {
 	case max(len(searched), len(inList)) > 1:
 		out := psprouter.Contradiction(fmt.Sprintf("%d payments of one attempt", max(len(searched), len(inList))))
 		return psprouter.Finding{Outcome: out}
 	case len(inList) == 1:
-		return a.again(ctx, inList[0].ID, q, want)
+		return a.again(ctx, inList[0], q, want)
 	case searchFailed != nil || listFailed != nil:
 		return notFound(errors.Join(searchFailed, listFailed).Error())
 	}
@@ -147,14 +144,6 @@ func (a *Adapter) again(ctx context.Context, ref string, q psprouter.Inquiry, wa
 		return notFound(err.Error())
 	}
 	return judgeIntent(intent, ref, q, want)
-}
-
-// createdAround asks for the payments that a request sent at that moment may have created.
-func createdAround(sent time.Time, timeout time.Duration) url.Values {
-	return url.Values{
-		"created[gte]": {strconv.FormatInt(sent.Add(-clockMargin).Unix(), 10)},
-		"created[lte]": {strconv.FormatInt(sent.Add(timeout+clockMargin).Unix()+1, 10)},
-	}
 }
 
 // findRefund lists the payment's refunds, which is consistent, and looks for our attempt.

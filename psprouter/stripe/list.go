@@ -7,11 +7,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 
 	stripego "github.com/stripe/stripe-go/v82"
 )
 
-// Limits of a list: at Stripe's largest pages, 10,000 objects. Beyond it nothing is known.
+// Limits of a list that one inquiry reads: at Stripe's largest pages, 10,000 objects. Beyond it nothing is known.
 const (
 	pageSize = 100
 	maxPages = 100
@@ -24,6 +25,25 @@ type list[T any] struct {
 	query url.Values
 	id    func(*T) string
 	keep  func(*T) bool
+	left  *atomic.Int64 // pages that may still be read, shared by several lists; nil = maxPages
+}
+
+// firstQuery is that of the first page.
+func (l list[T]) firstQuery() url.Values {
+	query := maps.Clone(l.query)
+	query.Set("limit", strconv.Itoa(pageSize))
+	return query
+}
+
+// keepOf returns what is kept of a page.
+func (l list[T]) keepOf(data []*T) []*T {
+	var kept []*T
+	for _, one := range data {
+		if one != nil && l.keep(one) {
+			kept = append(kept, one)
+		}
+	}
+	return kept
 }
 
 // page is the envelope of one answer. stripe-go's own iterators do not look at Object: to them an empty object is an empty
@@ -38,19 +58,18 @@ type page[T any] struct {
 
 // pages reads a list to its end and returns what is kept, or an error if any part of it could not be read.
 func pages[T any](ctx context.Context, a *Adapter, l list[T]) ([]*T, error) {
-	query := maps.Clone(l.query)
-	query.Set("limit", strconv.Itoa(pageSize))
+	query, left := l.firstQuery(), l.left
+	if left == nil {
+		left = new(atomic.Int64)
+		left.Store(maxPages)
+	}
 	var kept []*T
-	for range maxPages {
+	for left.Add(-1) >= 0 {
 		p, err := onePage[T](ctx, a, l.path+"?"+query.Encode(), l.id == nil)
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range p.Data {
-			if one != nil && l.keep(one) {
-				kept = append(kept, one)
-			}
-		}
+		kept = append(kept, l.keepOf(p.Data)...)
 		switch {
 		case !*p.HasMore:
 			return kept, nil
@@ -62,7 +81,7 @@ func pages[T any](ctx context.Context, a *Adapter, l list[T]) ([]*T, error) {
 			return nil, fmt.Errorf("%s has more, but does not say where", l.path)
 		}
 	}
-	return nil, fmt.Errorf("%s has more than %d objects", l.path, maxPages*pageSize)
+	return nil, fmt.Errorf("%s has more objects than may be read", l.path)
 }
 
 func onePage[T any](ctx context.Context, a *Adapter, path string, search bool) (page[T], error) {
