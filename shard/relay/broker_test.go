@@ -146,6 +146,60 @@ func TestWakesWithItsProcess(t *testing.T) {
 	must(t, <-done)
 }
 
+// TestRoundsArePaced: events that flow are gathered for as long as the configuration says, and one statement moves all their cursors.
+func TestRoundsArePaced(t *testing.T) {
+	t.Parallel()
+	b := open(t, 1)
+	const pace = time.Second
+	var marked atomic.Int64
+	began := time.Now()
+	r := b.relay(t, "one", func(c *relay.Config) {
+		c.Pace = pace
+		c.Pause = func(at relay.Point) {
+			if at == relay.PointMarked {
+				marked.Add(1)
+			}
+		}
+	})
+	for n := range 100 {
+		b.opens(t, fmt.Sprintf("k-%d", n), payload{})
+	}
+	b.settled(t)
+	r.stop()
+	if n, most := marked.Load(), int64(time.Since(began)/pace)+1; n > most {
+		t.Errorf("%d rounds moved cursors, want at most %d", n, most)
+	}
+	if n := r.metric(t, "paygrid_relay_round_events"); int64(n) != marked.Load() {
+		t.Errorf("the metric tells of %v rounds, want %d", n, marked.Load())
+	}
+	if events, duplicates := b.sound(t); len(events) != 100 || duplicates > 0 {
+		t.Errorf("%d events, %d duplicates", len(events), duplicates)
+	}
+}
+
+// TestPruneHoldsUpNothing: events are removed while a round is under way.
+func TestPruneHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	b := open(t, 1)
+	b.captures(t, b.opens(t, "old", payload{}))
+	first := b.relay(t, "first", nil)
+	b.settled(t)
+	first.stop()
+	b.layout.Exec(t, "shard-1", "UPDATE outbox SET created_at = created_at - INTERVAL '2 hours'")
+	b.opens(t, "new", payload{})
+	release := make(chan struct{})
+	second := b.relay(t, "second", func(c *relay.Config) {
+		c.Keep = time.Hour
+		c.Pause = func(at relay.Point) {
+			if at == relay.PointRead {
+				<-release
+			}
+		}
+	})
+	defer close(release)
+	eventually(t, "the old events go", func() bool { return second.metric(t, "paygrid_relay_pruned_total") == 2 })
+}
+
 // TestPrune: published events that are old enough go, what is held stays, and the relay goes on behind them.
 func TestPrune(t *testing.T) {
 	t.Parallel()

@@ -11,15 +11,20 @@
 //
 // A bucket's numbers are given under the lock of its row and kept to the commit, so sequence order is commit order (package
 // shard), and a bucket's head and one cursor say all there is to say about what is due: cursor < seq ≤ head. No row is
-// marked, no number can appear late below another.
+// marked, no number can appear late below another. The database compares the two and names the buckets that have news; a relay
+// remembers neither.
 //
-//	round:  heads ──> stretches after the cursors, bounded ──> events, and which of their payments are held
+//	round:  what is unsent ──> stretches of it, bounded ──> events, and which of their payments are held
 //	        ──> chains, one per payment: an event is sent when the one before it is acknowledged
 //	        ──> Hold what was refused ──> Advance the cursors
 //
 // Different payments are under way together; of one payment there is one event under way, so a refused event never has a
 // later one of its payment before it on the topic, whatever the producer does with what it has buffered. A round
 // ends when every chain has: then the cursors pass events that were acknowledged or whose payment is held, and only those.
+//
+// While events flow, rounds begin Config.Pace apart: a round costs little more for a hundred events than for one. A full batch
+// is followed by the next at once, and an event after a pause leaves at once if this process committed it; what others
+// commit is looked for every Config.Poll.
 //
 // Two relays that send the same payment both send it in order, from a point at or before the first event that was not
 // acknowledged. However their records mix, the first appearance of each event is in order.
@@ -48,8 +53,8 @@
 //
 // # Pruning
 //
-// With Config.Keep, published events older than that are removed in small batches, a prefix of each bucket, never past its
-// cursor nor past the first event of a held payment.
+// With Config.Keep, published events older than that are removed beside the rounds, in small batches with pauses, a prefix
+// of each bucket, never past its cursor nor past the first event of a held payment.
 //
 // # Example
 //
