@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,15 +14,25 @@ type stream struct {
 	limit     int
 	committed chan struct{}
 
+	mu      sync.Mutex
 	written []time.Time // when each event committed
 	sent    int
 	rounds  []time.Time // when each began
 	late    time.Duration
 }
 
-// commit writes an event.
+// write commits n events of another process.
+func (s *stream) write(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range n {
+		s.written = append(s.written, time.Now())
+	}
+}
+
+// commit commits an event of the relay's own process.
 func (s *stream) commit() {
-	s.written = append(s.written, time.Now())
+	s.write(1)
 	select {
 	case s.committed <- struct{}{}:
 	default:
@@ -29,6 +40,8 @@ func (s *stream) commit() {
 }
 
 func (s *stream) round(context.Context) (haul, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.rounds = append(s.rounds, time.Now())
 	n := min(s.limit, len(s.written)-s.sent)
 	for _, at := range s.written[s.sent : s.sent+n] {
@@ -123,9 +136,7 @@ func TestReadOnce(t *testing.T) {
 // TestBacklogIsNotPaced: a round whose batch was full is followed at once.
 func TestBacklogIsNotPaced(t *testing.T) {
 	s := paced(t, 10, time.Hour, func(s *stream) {
-		for range 1000 {
-			s.written = append(s.written, time.Now())
-		}
+		s.write(1000)
 		s.commit()
 		synctest.Wait()
 	})
@@ -138,7 +149,7 @@ func TestBacklogIsNotPaced(t *testing.T) {
 func TestIdleRelayLooks(t *testing.T) {
 	s := paced(t, 500, 50*time.Millisecond, func(s *stream) {
 		after(10 * time.Second)
-		s.written = append(s.written, time.Now())
+		s.write(1)
 		after(time.Second)
 	})
 	if s.sent != 1 || s.late > 50*time.Millisecond || len(s.rounds) > 230 {
