@@ -8,20 +8,27 @@ import (
 	"paygrid/shard"
 )
 
+// Headers that are the same for all events; nobody changes what a record points to.
+var (
+	specVersion = header("ce_specversion", "1.0")
+	contentType = header("content-type", "application/json")
+)
+
 // record makes the Kafka record of an event: CloudEvents 1.0, binary mode. The same event always is the same key, headers and
 // value, so duplicates are equal.
 func record(e shard.PostedEvent, source string) *kgo.Record {
+	payment := []byte(e.PaymentID)
 	return &kgo.Record{
-		Key:   []byte(e.PaymentID),
+		Key:   payment,
 		Value: e.Payload,
 		Headers: []kgo.RecordHeader{
-			header("ce_specversion", "1.0"),
+			specVersion,
 			header("ce_id", shard.EventID(e.Bucket, e.Seq)),
 			header("ce_source", source),
 			header("ce_type", e.Type),
-			header("ce_subject", e.PaymentID),
+			{Key: "ce_subject", Value: payment},
 			header("ce_time", e.CreatedAt.UTC().Format(time.RFC3339Nano)),
-			header("content-type", "application/json"),
+			contentType,
 		},
 	}
 }

@@ -24,7 +24,7 @@ type Config struct {
 	MaxBytes int           // the largest batch that is sent; not above the broker's message.max.bytes. 1,000,012
 	MaxTries int           // how often an event is sent alone before its payment is parked. 10
 	Backoff  time.Duration // the first pause between two tries; it doubles up to a minute. 1 s
-	Lease    time.Duration // how soon another relay takes over from one that died. 5 s
+	Lease    time.Duration // how long a relay that died keeps others out; one takes over within a third of that. 5 s
 	Pace     time.Duration // the least time between the beginnings of two rounds while events flow: they gather. 100 ms
 	Poll     time.Duration // the longest pause of an idle relay, unless its own process commits. 100 ms
 	Keep     time.Duration // how long published events stay in the outbox; 0 = for ever, else at least an hour
