@@ -104,6 +104,10 @@ func (r *Router) record(c *gin.Context, x *exchange, took time.Duration) {
 	method := methodLabel(c.Request.Method)
 	status := c.Writer.Status()
 	r.metrics.count(route, method, status, took, x)
+	level, ctx := levelOf(route, status, x), c.Request.Context()
+	if !r.log.Enabled(ctx, level) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("request_id", x.requestID), slog.String("client", x.client),
 		slog.String("method", method), slog.String("route", route),
@@ -119,7 +123,7 @@ func (r *Router) record(c *gin.Context, x *exchange, took time.Duration) {
 	if x.stack != nil {
 		attrs = append(attrs, slog.String("stack", string(x.stack)))
 	}
-	r.log.LogAttrs(c.Request.Context(), levelOf(route, status, x), "request", attrs...)
+	r.log.LogAttrs(ctx, level, "request", attrs...)
 }
 
 // loggable is the cause's text. A driver may quote values of the request in it, so it is searched as those are.
