@@ -22,7 +22,7 @@ const (
 	absencesNeeded   = 2
 	checksUntilAlarm = 20
 	resolveBatch     = 100 // attempts claimed at a time
-	resolveParallel  = 16  // PSP calls at a time
+	resolveParallel  = 32  // PSP calls at a time
 	resolveLease     = 2 * time.Minute
 	// acceptedTerms is how many times longer than one without any answer an attempt is left alone that the PSP has accepted.
 	acceptedTerms = 10

@@ -327,8 +327,13 @@ func TestBackgroundRound(t *testing.T) {
 	}
 	for _, name := range b.layout.Names {
 		for _, job := range two.jobs()[2:] {
-			if _, err := two.round(b.ctx, name, job, &tenure{}); err != nil {
+			var ofOne, ofTwo tenure
+			if _, err := two.round(b.ctx, name, job, &ofTwo); err != nil {
 				t.Fatal(err)
+			}
+			two.release(b.ctx, name, job, ofTwo)
+			if _, err := one.round(b.ctx, name, job, &ofOne); err != nil || !ofTwo.held || !ofOne.held {
+				t.Errorf("%s: held by two %t, then by one %t, %v", job.name, ofTwo.held, ofOne.held, err)
 			}
 		}
 	}

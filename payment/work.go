@@ -25,13 +25,14 @@ type Work struct {
 	RollUps time.Duration // between two roll-ups of house accounts; 1 min if zero
 }
 
+// A job's lease outlives leaseTerms rounds, and at least shortestLease: so long another worker waits for one that died. It is
+// renewed whenever a third of its time is over, not in each round, since it is a write; and given up at the end.
 const (
-	// leaseTerms is how many rounds a lease outlives its last renewal.
-	leaseTerms = 5
-	// leaseParts: a lease is renewed whenever a third of its time is over, not in each round. It is a write.
-	leaseParts = 3
-	// leaseTry is how often a worker asks for a lease that another holds.
-	leaseTry = 2 * time.Second
+	leaseTerms    = 5
+	leaseParts    = 3
+	shortestLease = 15 * time.Second
+	leaseTry      = 2 * time.Second // between two questions for a lease that another holds
+	leaseRelease  = time.Second     // for giving it up
 )
 
 // busyPause is the least time from the beginning of one round of resolver or inbox to the next, unless the first took all
@@ -45,6 +46,7 @@ type job struct {
 	every time.Duration // between the beginnings of two rounds
 	busy  time.Duration // the same, after a round that did something
 	full  int
+	lease time.Duration // at least
 	do    func(ctx context.Context, shardName string) (int, error)
 }
 
@@ -53,10 +55,12 @@ func (w Work) jobs() []job {
 	ledger, rollUps := orDefault(w.Ledger, 15*time.Second), orDefault(w.RollUps, time.Minute)
 	busy := min(busyPause, w.Every)
 	return []job{
-		{"resolver", w.Every, busy, resolveBatch, func(ctx context.Context, name string) (int, error) { return s.ResolveOn(ctx, name, w.Owner) }},
-		{"inbox", w.Every, busy, noticeBatch, func(ctx context.Context, name string) (int, error) { return s.ApplyNoticesOn(ctx, name, w.Owner) }},
-		{"ledger", ledger, ledger, expireBatch, s.keepLedgerOn},
-		{"rollups", rollUps, rollUps, shard.Buckets + 1, s.shards.RollUp}, // it takes all there is
+		{"resolver", w.Every, busy, resolveBatch, resolveLease,
+			func(ctx context.Context, name string) (int, error) { return s.ResolveOn(ctx, name, w.Owner) }},
+		{"inbox", w.Every, busy, noticeBatch, shortestLease,
+			func(ctx context.Context, name string) (int, error) { return s.ApplyNoticesOn(ctx, name, w.Owner) }},
+		{"ledger", ledger, ledger, expireBatch, shortestLease, s.keepLedgerOn},
+		{"rollups", rollUps, rollUps, shard.Buckets + 1, shortestLease, s.shards.RollUp}, // it takes all there is
 	}
 }
 
@@ -84,6 +88,7 @@ func (w Work) Run(ctx context.Context) error {
 // runJob does rounds of one job on one shard, at once again while there is more than one round can take.
 func (w Work) runJob(ctx context.Context, name string, j job) {
 	lease := tenure{}
+	defer func() { w.release(ctx, name, j, lease) }()
 	next := time.After(j.every)
 	for {
 		select {
@@ -117,7 +122,7 @@ type tenure struct {
 func (w Work) round(ctx context.Context, name string, j job, t *tenure) (int, error) {
 	now := w.Service.now()
 	if !now.Before(t.until) {
-		term := max(leaseTerms*j.every, resolveLease)
+		term := max(leaseTerms*j.every, j.lease)
 		_, held, err := w.Service.shards.Lease(ctx, name, j.name, w.Owner, term)
 		if err != nil {
 			return 0, err
@@ -131,6 +136,18 @@ func (w Work) round(ctx context.Context, name string, j job, t *tenure) (int, er
 		return 0, nil
 	}
 	return j.do(ctx, name)
+}
+
+// release gives a job's lease up, so that another worker need not wait until it runs out.
+func (w Work) release(ctx context.Context, name string, j job, t tenure) {
+	if !t.held {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseRelease)
+	defer cancel()
+	if _, _, err := w.Service.shards.Lease(ctx, name, j.name, w.Owner, 0); err != nil {
+		w.Service.config.Log.WarnContext(ctx, "a lease was not given up; it runs out", "shard", name, "job", j.name, "error", err)
+	}
 }
 
 // inParallel does n things, up to workers at a time; the caller is one of the workers, and returns when all are back.

@@ -77,36 +77,58 @@ func TestRoundsFollowTheWork(t *testing.T) {
 	})
 }
 
-// A lease is renewed while it has two thirds of its time left, and not asked for in between. Another worker asks now and then, and
-// takes over soon after the time of one that died.
+// idle is a job that counts its rounds and finds nothing to do.
+func idle(rounds *atomic.Int64) job {
+	return job{name: "j", every: 250 * time.Millisecond, busy: 250 * time.Millisecond, full: 10, lease: shortestLease,
+		do: func(context.Context, string) (int, error) { rounds.Add(1); return 0, nil }}
+}
+
+// A lease is renewed when a third of its time is over, and not asked for in between. Another worker asks now and then, and has it
+// soon after the first has stopped.
 func TestLeasesAreAskedForNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newModel(t)
 		one, askedByOne := worker(t, store, "one")
 		two, askedByTwo := worker(t, store, "two")
 		var roundsOfOne, roundsOfTwo atomic.Int64
-		idle := func(rounds *atomic.Int64) job {
-			return job{name: "j", every: 250 * time.Millisecond, busy: 250 * time.Millisecond, full: 10,
-				do: func(context.Context, string) (int, error) { rounds.Add(1); return 0, nil }}
-		}
-		ctx, die := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer die()
-		go one.runJob(ctx, "shard-1", idle(&roundsOfOne))
+		work, stop := context.WithCancel(t.Context())
+		go one.runJob(work, "shard-1", idle(&roundsOfOne))
 		<-time.After(time.Millisecond)
-		ctx2, end := context.WithCancel(t.Context())
-		defer end()
-		go two.runJob(ctx2, "shard-1", idle(&roundsOfTwo))
+		go two.runJob(t.Context(), "shard-1", idle(&roundsOfTwo))
 
 		<-time.After(10 * time.Minute)
 		synctest.Wait()
-		if askedByOne.Load() != 15 || askedByTwo.Load() > 300 || roundsOfOne.Load() < 2390 || roundsOfTwo.Load() != 0 {
-			t.Errorf("in ten minutes the holder asked %d times for %d rounds, the other %d times for %d", askedByOne.Load(), roundsOfOne.Load(),
-				askedByTwo.Load(), roundsOfTwo.Load())
+		if n, m := askedByOne.Load(), askedByTwo.Load(); n != 120 || m != 300 || roundsOfOne.Load() != 2400 || roundsOfTwo.Load() != 0 {
+			t.Errorf("in ten minutes the holder asked %d times for %d rounds, the other %d times for %d", n, roundsOfOne.Load(), m, roundsOfTwo.Load())
 		}
-		<-time.After(resolveLease + leaseTry + 250*time.Millisecond)
+		stop()
+		<-time.After(leaseTry + 250*time.Millisecond)
 		synctest.Wait()
 		if roundsOfTwo.Load() == 0 {
-			t.Errorf("nobody took over")
+			t.Error("nobody took over from the worker that stopped")
+		}
+	})
+}
+
+// A worker that died is followed by another soon after its lease has run out.
+func TestLeaseOfADeadWorkerRunsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newModel(t)
+		var rounds atomic.Int64
+		if _, held, err := store.Lease(t.Context(), "shard-1", "j", "dead", shortestLease); !held || err != nil {
+			t.Fatal(held, err)
+		}
+		w, _ := worker(t, store, "w")
+		go w.runJob(t.Context(), "shard-1", idle(&rounds))
+		<-time.After(shortestLease - time.Millisecond)
+		synctest.Wait()
+		if rounds.Load() != 0 {
+			t.Errorf("%d rounds under another's lease", rounds.Load())
+		}
+		<-time.After(leaseTry + 250*time.Millisecond)
+		synctest.Wait()
+		if rounds.Load() == 0 {
+			t.Error("nobody took over")
 		}
 	})
 }
