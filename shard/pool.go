@@ -108,11 +108,12 @@ func sessionSettings(o Options) map[string]string {
 
 // prepareSession sets what only one engine knows. On PostgreSQL the hot statements are planned once (planning is half of
 // their cost otherwise), and the plan is kept: so it must never be one that fits only the empty tables of a new cluster.
-// Without scans of tables, hash joins and merge joins, what is left is to go from row to row by index. CockroachDB runs
-// SERIALIZABLE.
+// Without scans of tables, hash joins and merge joins, what is left is to go from row to row by index. A plan that cannot
+// do without a scan then costs so much on paper that it would be compiled, which takes longer than running it: no JIT.
+// CockroachDB runs SERIALIZABLE.
 func prepareSession(ctx context.Context, conn *pgx.Conn) error {
 	settings := []string{"SET plan_cache_mode = force_generic_plan", "SET enable_seqscan = off", "SET enable_hashjoin = off",
-		"SET enable_mergejoin = off"}
+		"SET enable_mergejoin = off", "SET jit = off"}
 	if schema.EngineOf(conn) == schema.CockroachDB {
 		settings = []string{"SET default_transaction_isolation = 'serializable'"}
 	}

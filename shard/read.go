@@ -241,7 +241,7 @@ func scanPayment(row pgx.CollectableRow) (Payment, error) {
 	var p Payment
 	var expires *time.Time
 	err := row.Scan(&p.ID, &p.ClientID, &p.OrderID, &p.CustomerID, &p.Status, &p.Version, &p.PSP, &p.PSPRef, &p.Currency,
-		&p.Authorized, &p.Captured, &p.Released, &p.Refunding, &p.Refunded, &p.CaptureMode, &p.Method, &p.Splits, &p.Parts,
+		&p.Authorized, &p.Captured, &p.Released, &p.Refunding, &p.Refunded, &p.CaptureMode, (*[]byte)(&p.Method), &p.Splits, &p.Parts,
 		&p.ReturnURL, &p.RedirectURL, &p.FailureCode, &p.Failure, &expires, &p.CreatedAt, &p.UpdatedAt)
 	if expires != nil {
 		p.ExpiresAt = *expires
@@ -277,7 +277,7 @@ func scanKey(row pgx.CollectableRow) (Key, error) {
 
 func scanEvent(row pgx.CollectableRow) (PostedEvent, error) {
 	var e PostedEvent
-	err := row.Scan(&e.Bucket, &e.Seq, &e.PaymentID, &e.Version, &e.Type, &e.Payload, &e.CreatedAt)
+	err := row.Scan(&e.Bucket, &e.Seq, &e.PaymentID, &e.Version, &e.Type, (*[]byte)(&e.Payload), &e.CreatedAt)
 	return e, err
 }
 

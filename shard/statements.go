@@ -4,7 +4,7 @@ package shard
 // prepares each against a migrated database and refuses plans that scan a table.
 func Statements() map[string]string {
 	return map[string]string{
-		"begin": sqlBegin, "apply": sqlApply, "find openings": sqlFindOpenings, "find changes": sqlFindChanges, "find notices": sqlFindNotices,
+		"begin": sqlBegin, "apply": sqlApply, "lock": sqlLock, "find openings": sqlFindOpenings, "find changes": sqlFindChanges, "find notices": sqlFindNotices,
 		"owned": sqlOwned, "payment": sqlPayment, "attempts": sqlAttempts, "refunds": sqlRefunds, "key": sqlKey,
 		"owned of attempts": sqlOwnedOf, "payments of attempts": sqlPaymentsOf, "attempts of attempts": sqlAttemptsOf,
 		"refunds of attempts": sqlRefundsOf,
