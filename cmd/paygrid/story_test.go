@@ -27,7 +27,7 @@ func TestStoryOfAnUnknown(t *testing.T) {
 
 	g.clock.advance(2 * time.Minute)
 	g.work(t)
-	g.tells(t, id, "AUTH_PENDING", "PENDING", "neither search nor the list", "checked", "1 times", "next check")
+	g.tells(t, id, "AUTH_PENDING", "PENDING", "search does not know the attempt", "checked", "1 times", "next check")
 
 	if err := g.Sim.Outage(time.Hour, simulator.Outage503); err != nil {
 		t.Fatal(err)
