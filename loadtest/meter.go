@@ -245,14 +245,16 @@ func (m *Meter) PaidLately(at time.Time, seconds int) float64 {
 func (m *Meter) throughput() []Series {
 	per := max(1, int(m.interval/time.Second))
 	series := []Series{{Plot: "Throughput", Name: "intended", Unit: "/s"}, {Plot: "Throughput", Name: "paid", Unit: "/s"},
-		{Plot: "Calls", Name: "answered", Unit: "/s"}}
+		{Plot: "Calls", Name: "answered", Unit: "/s"}, {Plot: "Calls", Name: "authorizations decided", Unit: "/s"},
+		{Plot: "Calls", Name: "authorizations turned away", Unit: "/s"}}
 	for from := 0; from < len(m.perSec); from += per {
 		var sum second
 		part := m.perSec[from:min(from+per, len(m.perSec))]
 		for _, s := range part {
-			sum = second{intended: sum.intended + s.intended, answered: sum.answered + s.answered, paid: sum.paid + s.paid}
+			sum = second{intended: sum.intended + s.intended, answered: sum.answered + s.answered, paid: sum.paid + s.paid,
+				authorized: sum.authorized + s.authorized, shed: sum.shed + s.shed}
 		}
-		for k, n := range []int{sum.intended, sum.paid, sum.answered} {
+		for k, n := range []int{sum.intended, sum.paid, sum.answered, sum.authorized, sum.shed} {
 			series[k].add(time.Duration(from)*time.Second, float64(n)/float64(len(part)))
 		}
 	}

@@ -48,10 +48,26 @@ type admission struct {
 
 	mu    sync.RWMutex
 	doors map[string]*door // by shard
+
+	lag   func() time.Duration // Config.Lag
+	looks sync.Mutex
+	look  time.Time     // the last one at lag
+	late  time.Duration // what it said
 }
 
 func newAdmission(shards Store, c Config, m *metrics) *admission {
-	return &admission{shards: shards, target: c.StepTarget, most: max(leastLimit, c.MaxInFlight), now: c.Now, metrics: m, doors: map[string]*door{}}
+	return &admission{shards: shards, target: c.StepTarget, most: max(leastLimit, c.MaxInFlight), now: c.Now, lag: c.Lag, metrics: m, doors: map[string]*door{}}
+}
+
+// lately is how long this process has waited for a processor of late: requests that nobody has begun to read yet wait as long,
+// and no shard can tell of them.
+func (a *admission) lately(now time.Time) time.Duration {
+	a.looks.Lock()
+	defer a.looks.Unlock()
+	if now.Sub(a.look) >= a.target {
+		a.look, a.late = now, a.lag()
+	}
+	return a.late
 }
 
 // door is that of a bucket's shard; nil if nobody owns the bucket (the shards will say so), or nothing is measured.
@@ -72,7 +88,7 @@ func (a *admission) door(b shard.Bucket) *door {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.doors[name] == nil {
-		a.doors[name] = newDoor(a.target, a.most, a.now(), a.metrics.waiting.WithLabelValues(name), a.metrics.limit.WithLabelValues(name))
+		a.doors[name] = newDoor(a.target, a.most, a.now(), a.lately, a.metrics.waiting.WithLabelValues(name), a.metrics.limit.WithLabelValues(name))
 	}
 	return a.doors[name]
 }
@@ -100,12 +116,13 @@ func (a *admission) step(ctx context.Context, b shard.Bucket, write func() error
 	if d == nil {
 		return write()
 	}
+	p, command := ctx.Value(placeKey{}).(*place)
 	var s step
-	if p, _ := ctx.Value(placeKey{}).(*place); p.take(d) {
+	if p.take(d) {
 		s = p.step
 		s.began = a.now()
 	} else {
-		s = d.enter(a.now())
+		s = d.enter(a.now(), command)
 	}
 	err := write()
 	d.leave(s, a.now(), true)
@@ -144,7 +161,7 @@ func (p *place) release(now time.Time) {
 // The door's rhythm.
 const (
 	forbearance = time.Second // how long a crowd is let be before the first cut
-	leastLimit  = 16          // writes that may always wait: they fill a statement, and show when it is over
+	leastLimit  = 8           // writes that may always wait: they show when it is over
 	leastSample = 8           // writes that a judgement rests on, if so many come
 	fast        = 8           // the part that a limit is cut or grows by
 	slowly      = 32          // … that it grows by as long as half of the writes take more than half of the target
@@ -160,6 +177,7 @@ const (
 type door struct {
 	target                   time.Duration
 	most                     int
+	lately                   func(now time.Time) time.Duration // see admission
 	waitingGauge, limitGauge prometheus.Gauge
 
 	mu      sync.Mutex
@@ -181,12 +199,13 @@ type door struct {
 
 // step is one write, or a place for one, on its way.
 type step struct {
-	began time.Time
-	cuts  uint64 // of the limit before it began
+	began  time.Time
+	cuts   uint64 // of the limit before it began
+	crowds bool   // it is a command's
 }
 
-func newDoor(target time.Duration, most int, now time.Time, waiting, limit prometheus.Gauge) *door {
-	d := &door{target: target, most: most, waitingGauge: waiting, limitGauge: limit, limit: most, opened: now, stressed: now}
+func newDoor(target time.Duration, most int, now time.Time, lately func(time.Time) time.Duration, waiting, limit prometheus.Gauge) *door {
+	d := &door{target: target, most: most, lately: lately, waitingGauge: waiting, limitGauge: limit, limit: most, opened: now, stressed: now}
 	limit.Set(float64(d.limit))
 	return d
 }
@@ -207,11 +226,15 @@ func (d *door) admit(c Class, now time.Time) (step, bool) {
 	return d.more(now), true
 }
 
-// enter counts a write that is not refused.
-func (d *door) enter(now time.Time) step {
+// enter begins a write that is not refused. Only commands' writes crowd: those of resolver and inbox come in heaps, and are
+// felt in what a write takes, as are those of other processes.
+func (d *door) enter(now time.Time, command bool) step {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.judge(now)
+	if !command {
+		return step{began: now, cuts: d.cuts}
+	}
 	return d.more(now)
 }
 
@@ -219,15 +242,17 @@ func (d *door) more(now time.Time) step {
 	d.waiting++
 	d.peak = max(d.peak, d.waiting)
 	d.waitingGauge.Set(float64(d.waiting))
-	return step{began: now, cuts: d.cuts}
+	return step{began: now, cuts: d.cuts, crowds: true}
 }
 
 // leave ends a step; one that was no write says nothing about the shard.
 func (d *door) leave(s step, now time.Time, written bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.waiting--
-	d.waitingGauge.Set(float64(d.waiting))
+	if s.crowds {
+		d.waiting--
+		d.waitingGauge.Set(float64(d.waiting))
+	}
 	if !written {
 		return
 	}
@@ -258,15 +283,17 @@ func (d *door) judge(now time.Time) {
 	if age < d.target || !old && d.seen < leastSample {
 		return
 	}
-	stands := d.returned == 0 && d.atOpening > 0 // nothing comes back
-	if !stands && 2*(d.slow+d.verySlow) <= d.seen {
+	lag := d.lately(now)
+	halts := d.returned == 0 && d.atOpening > 0 || 2*d.verySlow > d.seen || lag > d.target/2 // nothing comes back, or late
+	slows := 2*(d.slow+d.verySlow) > d.seen || lag > d.target/4
+	if !halts && !slows {
 		d.stressed = now
 	}
 	switch {
 	case d.limit == d.most && now.Sub(d.stressed) < forbearance:
-	case stands, 2*d.verySlow > d.seen:
+	case halts:
 		d.cut(2)
-	case 2*(d.slow+d.verySlow) > d.seen:
+	case slows:
 		d.cut(fast)
 	case 2*d.quick > d.seen:
 		d.grow(fast)

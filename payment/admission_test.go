@@ -105,7 +105,7 @@ func (s tide) flow(length time.Duration) ebb {
 						mu.Unlock()
 					}
 					<-time.After(300 * time.Millisecond)
-					second := s.door.enter(time.Now())
+					second := s.door.enter(time.Now(), true)
 					s.line.write()
 					s.door.leave(second, time.Now(), true)
 				})
@@ -121,7 +121,7 @@ const testTarget = 100 * time.Millisecond
 // newTide is a shard that takes some 240 writes a second.
 func newTide(rates [classes]int) tide {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "a"})
-	return tide{door: newDoor(testTarget, 10_000, time.Now(), gauge, gauge), line: &line{base: 5 * time.Millisecond, each: 4 * time.Millisecond}, rates: rates}
+	return tide{door: newDoor(testTarget, 10_000, time.Now(), func(time.Time) time.Duration { return 0 }, gauge, gauge), line: &line{base: 5 * time.Millisecond, each: 4 * time.Millisecond}, rates: rates}
 }
 
 func share(e ebb, c Class) int { return 100 * e.admitted[c] / max(1, e.admitted[c]+e.shed[c]) }
@@ -171,7 +171,7 @@ func TestIdleShardForgetsStress(t *testing.T) {
 		d := newTide([classes]int{}).door
 		var steps []step
 		for range 100 {
-			steps = append(steps, d.enter(time.Now()))
+			steps = append(steps, d.enter(time.Now(), true))
 		}
 		<-time.After(time.Second)
 		for _, s := range steps {
@@ -181,8 +181,50 @@ func TestIdleShardForgetsStress(t *testing.T) {
 			t.Fatalf("the limit is %d after a hundred writes that took a second", d.limit)
 		}
 		<-time.After(time.Second)
-		if d.enter(time.Now()); d.limit != d.most {
+		if d.enter(time.Now(), true); d.limit != d.most {
 			t.Errorf("the limit is %d after a pause, want %d", d.limit, d.most)
+		}
+	})
+}
+
+// TestLagIsStress: a process that waits for its processors turns commands away although its shards are quick.
+func TestLagIsStress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTide([classes]int{1, 4, 20, 20})
+		lag := time.Duration(0)
+		s.door.lately = func(time.Time) time.Duration { return lag }
+		if before := s.flow(5 * time.Second); before.shed != [classes]int{} {
+			t.Errorf("shed without a lag: %+v", before)
+		}
+		lag = testTarget
+		during := s.flow(20 * time.Second)
+		if s.door.limit != leastLimit || during.shed[ClassRefund] == 0 || share(during, ClassAuthorize) < share(during, ClassCapture) || share(during, ClassAuthorize) < 95 {
+			t.Errorf("with a lag: %+v, the limit is %d", during, s.door.limit)
+		}
+		lag = 0
+		s.flow(3 * time.Second)
+		if after := s.flow(5 * time.Second); after.shed != [classes]int{} {
+			t.Errorf("three seconds after it: %+v", after)
+		}
+	})
+}
+
+// TestBackgroundWorkIsNoCrowd: what resolver and inbox write fills no place of a command's, and is never refused.
+func TestBackgroundWorkIsNoCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTide([classes]int{}).door
+		d.limit = leastLimit
+		for range 10 * leastLimit {
+			d.enter(time.Now(), false)
+		}
+		if _, ok := d.admit(ClassPayout, time.Now()); !ok {
+			t.Error("background work turned a command away")
+		}
+		for range leastLimit {
+			d.enter(time.Now(), true)
+		}
+		if _, ok := d.admit(ClassAuthorize, time.Now()); ok {
+			t.Error("more commands than the limit were let in")
 		}
 	})
 }
@@ -192,7 +234,7 @@ func (b *bench) crowd(bucket shard.Bucket) (end func()) {
 	d := b.admission.door(bucket)
 	var steps []step
 	for range 64 {
-		steps = append(steps, d.enter(b.clock.Now()))
+		steps = append(steps, d.enter(b.clock.Now(), true))
 	}
 	d.mu.Lock()
 	d.limit = 64
@@ -203,7 +245,7 @@ func (b *bench) crowd(bucket shard.Bucket) (end func()) {
 		}
 		for range 3 { // windows pass
 			b.clock.advance(time.Second)
-			d.leave(d.enter(b.clock.Now()), b.clock.Now(), true)
+			d.leave(d.enter(b.clock.Now(), true), b.clock.Now(), true)
 		}
 	}
 }

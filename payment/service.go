@@ -29,9 +29,12 @@ type Config struct {
 	// the least urgent commands are turned away with CodeOverloaded, until that is over. Negative turns nobody away. 100 ms,
 	// which is all that our share of an authorization may take.
 	StepTarget time.Duration
-	Now        func() time.Time
-	Log        *slog.Logger
-	Registry   prometheus.Registerer // may be nil
+	// Lag tells how long the slowest tenth of this process's goroutines waited for a processor since it was last asked: where
+	// that is a quarter of StepTarget, every shard of the process is under stress. nil = nobody knows.
+	Lag      func() time.Duration
+	Now      func() time.Time
+	Log      *slog.Logger
+	Registry prometheus.Registerer // may be nil
 	// Pause is called at each named point between two steps of a command. It is for tests that stop the process there;
 	// nil does nothing.
 	Pause func(Point)
@@ -55,6 +58,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.StepTarget == 0 {
 		c.StepTarget = 100 * time.Millisecond
+	}
+	if c.Lag == nil {
+		c.Lag = func() time.Duration { return 0 }
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

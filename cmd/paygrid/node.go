@@ -59,7 +59,8 @@ func newNode(ctx context.Context, c routerConfig, o nodeOptions) (*node, error) 
 		return nil, err
 	}
 	service, err := payment.New(shards, psps, payment.Config{PSPTimeout: milliseconds(c.PSPTimeoutMS),
-		CheckAfter: milliseconds(c.CheckAfterMS), Recheck: milliseconds(c.RecheckMS), StepTarget: milliseconds(c.StepTargetMS), Now: o.Now,
+		CheckAfter: milliseconds(c.CheckAfterMS), Recheck: milliseconds(c.RecheckMS), StepTarget: milliseconds(c.StepTargetMS),
+		Lag: newLagReader().read, Now: o.Now,
 		Log: o.Log, Registry: registry, Pause: o.Pause})
 	if err != nil {
 		shards.Close()
