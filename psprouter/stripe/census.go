@@ -22,7 +22,7 @@ const (
 	censusPages   = 2_000  // beyond them nothing is known
 	censusSlice   = 2      // seconds that one reader reads
 	censusSpan    = 5 * 60 // the most seconds over which inquiries share one
-	censusApron   = 10     // seconds that a long one reads more on both sides, for those who come while it is under way
+	censusApron   = 10     // seconds read more on both sides, for those who come while it is under way
 )
 
 // census is one reading of the list of all payments that were created in a span of time; the list is consistent, where search
@@ -108,18 +108,11 @@ func (all *censuses) begin(c *census, now time.Time) (span, bool) {
 		return c.span, false
 	}
 	c.begun, c.at, all.running = true, now, c
+	c.span = span{c.span.from - censusApron, c.span.to + censusApron}
 	if all.next == c {
 		all.next = nil
 	}
 	return c.span, true
-}
-
-// widen adds the apron.
-func (all *censuses) widen(c *census) span {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	c.span = span{c.span.from - censusApron, c.span.to + censusApron}
-	return c.span
 }
 
 func (all *censuses) end(c *census, err error) {
@@ -162,7 +155,7 @@ func (a *Adapter) take(ctx context.Context, c *census, s span, now time.Time) er
 	}
 	readers, ctx := errgroup.WithContext(ctx)
 	readers.SetLimit(censusReaders)
-	for _, slice := range a.censuses.widen(c).slices() {
+	for _, slice := range s.slices() {
 		readers.Go(func() error {
 			_, err := pages(ctx, a, c.list(slice))
 			return err

@@ -159,7 +159,10 @@ func TestJoin(t *testing.T) {
 	if c := all.join(span{120, 240}, at(1001)); c == first {
 		t.Error("it began before absence proved anything")
 	}
-	if c := all.join(span{99, 240}, at(0)); c == first {
+	if c := all.join(span{100 - censusApron, 250 + censusApron}, at(1000)); c != first {
+		t.Error("its apron is for those who come later")
+	}
+	if c := all.join(span{99 - censusApron, 240}, at(0)); c == first {
 		t.Error("it does not cover that time")
 	}
 	next := all.join(span{240, 400}, at(0))

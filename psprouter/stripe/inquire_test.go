@@ -218,7 +218,7 @@ func TestInquireBySearch(t *testing.T) {
 			}
 			if len(asked.all()) > 1 && asked.all()[1].Path == listPath {
 				window := asked.all()[1].Query()
-				if window.Get("created[gte]") != "1799999970" || window.Get("created[lte]") != "1800000036" {
+				if window.Get("created[gte]") != "1799999960" || window.Get("created[lte]") != "1800000046" {
 					t.Errorf("listed %v", window)
 				}
 			}
