@@ -71,6 +71,7 @@ func (m *Meter) shedRow(op Op) *ShedRow {
 const (
 	overloadSegments = 3
 	overloadPromise  = 100 * time.Millisecond // our own share within it is as good as before
+	recovered        = 3 * time.Second        // of quiet are a recovery
 )
 
 // Overload is the profile that Overloaded judges: steady at the capacity, at twice it for a minute, at half of it.
@@ -106,44 +107,38 @@ func (m *Meter) Overloaded(r *Report, segments []Segment, probe *Probe) error {
 	return nil
 }
 
-// recovery is how many seconds after the end of an overload our own share is within its bound and no authorization is turned
-// away any more; below 0 if that is not seen before the run ends.
+// recovery is how many seconds after the end of an overload a stretch begins in which our own share is within its bound and no
+// authorization is turned away; below 0 if none is seen before the run ends.
 func (m *Meter) recovery(end, until time.Duration, probe *Probe, bound time.Duration) float64 {
-	at, seen := probe.within(end, until, bound)
-	if !seen {
-		return -1
-	}
-	for n := len(m.perSec) - 1; n >= int(end.Seconds()); n-- {
-		if m.perSec[n].shed > 0 {
-			at = max(at, time.Duration(n+1)*time.Second)
+	for at := end; at+recovered <= until; at += time.Second {
+		from, to := int(at.Seconds()), int((at + recovered).Seconds())
+		if to > len(m.perSec) {
 			break
 		}
-	}
-	if at >= until {
-		return -1
-	}
-	return (at - end).Seconds()
-}
-
-// within is the first round after from, and not after to, since which our own share of authorizations is within the bound, for
-// two rounds at least.
-func (p *Probe) within(from, to, bound time.Duration) (time.Duration, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	good := time.Duration(-1)
-	streak := 0
-	for _, r := range p.recent {
-		switch {
-		case r.at <= from || r.at > to || r.own.Count() == 0:
-		case ownOf([]round{r}) > bound:
-			good, streak = -1, 0
-		default:
-			if streak++; good < 0 {
-				good = r.at
-			}
+		shed := slices.ContainsFunc(m.perSec[from:to], func(s second) bool { return s.shed > 0 })
+		if !shed && probe.within(at, at+recovered, bound) {
+			return (at - end).Seconds()
 		}
 	}
-	return good, streak >= 2
+	return -1
+}
+
+// within tells whether our own share of authorizations was within the bound in every round of a stretch, of which there must
+// be one at least.
+func (p *Probe) within(from, to, bound time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := false
+	for _, r := range p.recent {
+		if r.at <= from || r.at > to || r.own.Count() == 0 {
+			continue
+		}
+		if ownOf([]round{r}) > bound {
+			return false
+		}
+		seen = true
+	}
+	return seen
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }

@@ -156,7 +156,7 @@ func TestOverloadIsJudged(t *testing.T) {
 		say      string
 	}{
 		{"borne", 2, func(*OverloadRow) {}, ""},
-		{"slow to recover", 6, func(*OverloadRow) {}, "the recovery took 7 s"},
+		{"slow to recover", 6, func(*OverloadRow) {}, "the recovery took 6 s"},
 		{"never recovers", 20, func(*OverloadRow) {}, "no recovery"},
 		{"too few", 2, func(o *OverloadRow) { o.During = 8.9 }, "left 89 %"},
 		{"no overload", 2, func(o *OverloadRow) { o.Shed = nil }, "this was no overload"},
@@ -171,12 +171,12 @@ func TestOverloadIsJudged(t *testing.T) {
 		}
 	}
 	r, segments := overloadedRun(t, 2)
-	if o := r.Overload; o.Before != 10 || o.Offered != 20 || o.During != 10 || o.kept() != 100 || o.Recovery != 3 || o.Shed[0].ForGood != 22 {
+	if o := r.Overload; o.Before != 10 || o.Offered != 20 || o.During != 10 || o.kept() != 100 || o.Recovery != 2 || o.Shed[0].ForGood != 22 {
 		t.Errorf("%+v", o)
 	}
 	r.Conclude(bounds)
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "kept_percent=100 recovery_s=3") || !strings.Contains(text.String(), "Turned away") {
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "kept_percent=100 recovery_s=2") || !strings.Contains(text.String(), "Turned away") {
 		t.Errorf("%v: %s", err, text.String())
 	}
 	if err := NewMeter(time.Unix(0, 0), time.Minute).Overloaded(r, segments[:2], nil); err == nil {
