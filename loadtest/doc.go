@@ -39,6 +39,11 @@
 //	Audit    compares what the API acknowledged with the books, payment by payment, and names what a run leaves (two digests)
 //	Report   all of it and the verdict, as text, JSON and one page
 //
+// A run of three segments, the second of which is more than the cluster can take (Overload), is judged by Meter.Overloaded: how
+// many authorizations a second were decided before and during it, when all was as before, and what was turned away. Each such
+// answer must name the time to come back, and what was not sent again must not be in the books: no payment of an order, nothing
+// of a capture, void or refund.
+//
 // What fails a verdict: a double charge, a loss, a sum that does not balance, an attempt without an answer when all has
 // settled, an answer of the API that the books contradict, or a generator that could not send what it was asked to. A fault
 // script (ParseFaults) is only read here; program loadtest makes the faults.

@@ -116,29 +116,12 @@ func (m *Meter) recovery(end, until time.Duration, probe *Probe, bound time.Dura
 			break
 		}
 		shed := slices.ContainsFunc(m.perSec[from:to], func(s second) bool { return s.shed > 0 })
-		if !shed && probe.within(at, at+recovered, bound) {
+		own := probe.OwnBetween(at, at+recovered) // of one second of half the capacity it would rest on a few calls
+		if !shed && own > 0 && own <= bound {
 			return (at - end).Seconds()
 		}
 	}
 	return -1
-}
-
-// within tells whether our own share of authorizations was within the bound in every round of a stretch, of which there must
-// be one at least.
-func (p *Probe) within(from, to, bound time.Duration) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	seen := false
-	for _, r := range p.recent {
-		if r.at <= from || r.at > to || r.own.Count() == 0 {
-			continue
-		}
-		if ownOf([]round{r}) > bound {
-			return false
-		}
-		seen = true
-	}
-	return seen
 }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }

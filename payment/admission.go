@@ -27,7 +27,7 @@ const (
 func (c Class) String() string { return [classes]string{"payout", "refund", "capture", "authorize"}[c] }
 
 // part is how much of a shard's limit a class may fill, in percent: what is above it is kept for the more urgent.
-func (c Class) part() int { return [classes]int{20, 40, 60, 100}[c] }
+func (c Class) part() int { return [classes]int{10, 20, 40, 100}[c] }
 
 // retryIn is when a command that was turned away makes sense again: up to twice this, so that not all come back at once.
 func (c Class) retryIn() time.Duration {
@@ -161,7 +161,7 @@ func (p *place) release(now time.Time) {
 // The door's rhythm.
 const (
 	forbearance = time.Second // how long a crowd is let be before the first cut
-	leastLimit  = 8           // writes that may always wait: they show when it is over
+	leastLimit  = 16          // writes that may always wait: they show when it is over
 	leastSample = 8           // writes that a judgement rests on, if so many come
 	fast        = 8           // the part that a limit is cut or grows by
 	slowly      = 32          // … that it grows by as long as half of the writes take more than half of the target
@@ -189,12 +189,13 @@ type door struct {
 
 	// The window.
 	opened                time.Time
-	atOpening             int // how many waited then
-	peak                  int // how many did at most
-	peakBefore            int // … in the window before
-	returned              int // writes that came back
-	seen                  int // … that began since the last cut
-	quick, slow, verySlow int // … and took up to half the target, up to twice the target, longer
+	atOpening             int  // how many waited then
+	peak                  int  // how many did at most
+	bad                   bool // the window before was, and the limit is felt
+	peakBefore            int  // … in the window before
+	returned              int  // writes that came back
+	seen                  int  // … that began since the last cut
+	quick, slow, verySlow int  // … and took up to half the target, up to twice the target, longer
 }
 
 // step is one write, or a place for one, on its way.
@@ -210,8 +211,8 @@ func newDoor(target time.Duration, most int, now time.Time, lately func(time.Tim
 	return d
 }
 
-// admit lets a command in if its class's part of the limit has room; for all but the most urgent, if it had room all the time
-// of late: a statement takes many along, and just behind it there is always room.
+// admit lets a command in if its class's part of the limit has room. The less urgent need more: room all the time of late, since
+// a statement takes many along and just behind it there is always some, and a window before that was good.
 func (d *door) admit(c Class, now time.Time) (step, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -220,7 +221,7 @@ func (d *door) admit(c Class, now time.Time) (step, bool) {
 	if c < ClassAuthorize {
 		crowd = max(d.peak, d.peakBefore)
 	}
-	if crowd*100 >= d.limit*c.part() {
+	if crowd*100 >= d.limit*c.part() || c < ClassAuthorize && d.bad {
 		return step{}, false
 	}
 	return d.more(now), true
@@ -302,6 +303,7 @@ func (d *door) judge(now time.Time) {
 	case d.waiting == 0: // nobody waits: there is no stress
 		d.limit = d.most
 	}
+	d.bad = (halts || slows) && d.limit < d.most
 	d.limitGauge.Set(float64(d.limit))
 	d.opened, d.atOpening, d.peak, d.peakBefore = now, d.waiting, d.waiting, d.peak
 	d.returned, d.seen, d.quick, d.slow, d.verySlow = 0, 0, 0, 0, 0

@@ -209,6 +209,23 @@ func TestLagIsStress(t *testing.T) {
 	})
 }
 
+// TestAfterABadWindowOnlyAuthorizations: room alone lets nobody else in.
+func TestAfterABadWindowOnlyAuthorizations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newTide([classes]int{}).door
+		for at, c := range []Class{ClassPayout, ClassRefund, ClassCapture, ClassAuthorize} {
+			d.bad = true
+			if _, ok := d.admit(c, time.Now()); ok != (c == ClassAuthorize) {
+				t.Errorf("%s, %d: let in: %t", c, at, ok)
+			}
+			d.bad = false
+			if _, ok := d.admit(c, time.Now()); !ok {
+				t.Errorf("%s is turned away after a good window", c)
+			}
+		}
+	})
+}
+
 // TestBackgroundWorkIsNoCrowd: what resolver and inbox write fills no place of a command's, and is never refused.
 func TestBackgroundWorkIsNoCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
