@@ -167,14 +167,14 @@ func (c *Cluster) Apply(ctx context.Context, ch Change) error {
 
 func (s *Shard) begin(ctx context.Context, o opening) error {
 	if s.opts.BatchLimit > 1 {
-		return s.laneOf(o.bucket()).begin(ctx, o)
+		return s.lanes.begin(ctx, o)
 	}
 	return alone(s, "begin", o, beginStatement, s.findOpenings)
 }
 
 func (s *Shard) apply(ctx context.Context, c change) error {
 	if s.opts.BatchLimit > 1 {
-		return s.laneOf(c.bucket()).apply(ctx, c)
+		return s.lanes.apply(ctx, c)
 	}
 	slot := s.slot(int(c.bucket()))
 	return alone(s, "apply", c, func(batch []change) statement { return applyStatement(batch, slot) }, s.findChanges)

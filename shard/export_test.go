@@ -4,9 +4,7 @@ package shard
 func (c *Cluster) Waiting() int {
 	n := 0
 	for _, s := range c.all() {
-		for _, l := range s.lanes {
-			n += l.length()
-		}
+		n += s.lanes.length()
 	}
 	return n
 }

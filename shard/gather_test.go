@@ -18,11 +18,12 @@ func TestGather(t *testing.T) {
 	for range callers {
 		all.Go(func() { _ = l.begin(ctx, opening{}) })
 	}
-	l.gather()
-	if got := len(l.takeOpenings()); got != callers {
+	if got := l.gather(); got != callers {
 		t.Errorf("%d of %d callers came in", got, callers)
 	}
-	l.gather() // ends though nobody comes
+	if got := l.gather(); got != 0 { // ends though nobody comes
+		t.Errorf("%d came of nobody", got)
+	}
 	cancel()
 	all.Wait()
 }

@@ -95,6 +95,8 @@ type notice struct {
 	epoch int64
 }
 
+func (n notice) bucket() Bucket { return n.Bucket }
+
 // id names a notice on its shard.
 func (n notice) id() string { return n.PSP + " " + n.EventID }
 
@@ -115,7 +117,7 @@ func (c *Cluster) PutInbox(ctx context.Context, item InboxItem, at time.Time) (b
 
 func (s *Shard) store(ctx context.Context, n notice) error {
 	if s.opts.BatchLimit > 1 {
-		return s.laneOf(n.Bucket).store(ctx, n)
+		return s.lanes.store(ctx, n)
 	}
 	return alone(s, "put inbox", n, putStatement, s.findNotices)
 }

@@ -13,46 +13,97 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// idle makes a lane that nobody runs, so that its queue can be looked at.
-func idle(limit int) *lane {
-	s := &Shard{name: "s", opts: Options{BatchLimit: limit}}
-	return &lane{shard: s, wake: make(chan struct{}, 1), crowd: make(chan struct{}, 1), stopped: make(chan struct{})}
+// idle makes a queue that nobody serves, so that it can be looked at.
+func idle(limit int) *lanes {
+	return idleLanes(&Shard{name: "s", opts: Options{BatchLimit: limit}})
 }
 
-func (l *lane) put(payments ...string) {
+func (l *lanes) put(b Bucket, payments ...string) {
 	for _, id := range payments {
 		c := change{}
-		c.Payment.ID = id
+		c.Payment.ID = PaymentPrefix + "_" + b.String() + "_" + strings.Repeat("0", ulidLength-1) + id
 		l.changes = append(l.changes, waiting[change]{item: c, done: make(chan error, 1)})
 	}
 }
 
-func batchOf(l *lane) string {
-	return strings.Join(column(l.takeChanges(), func(w waiting[change]) string { return w.item.Payment.ID }), " ")
+// batchOf are the last letters of the payments that a turn takes.
+func batchOf(l *lanes) (letters string, t taken) {
+	before := slices.Clone(l.changes)
+	t = l.take(0)
+	for _, w := range before {
+		if !slices.ContainsFunc(l.changes, func(left waiting[change]) bool { return left.done == w.done }) {
+			letters += w.item.Payment.ID[len(w.item.Payment.ID)-1:]
+		}
+	}
+	return letters, t
+}
+
+// end ends a turn as lanes.turn does.
+func (l *lanes) end(t taken) {
+	l.free(t.buckets)
+	if t.size > 0 {
+		l.turns--
+	}
 }
 
 // TestTakeOncePerPayment: a payment is in a batch once, since a statement can move a row once; what it waits for keeps
 // its order, and others overtake it.
 func TestTakeOncePerPayment(t *testing.T) {
 	l := idle(3)
-	l.put("a", "a", "b", "a", "c", "d", "b")
+	l.put(1, "A", "A", "B", "A", "C", "D", "B")
 	var got []string
-	for range 6 {
-		got = append(got, batchOf(l))
+	for range 4 {
+		letters, turn := batchOf(l)
+		l.end(turn)
+		got = append(got, letters)
 	}
-	if want := []string{"a b c", "a d b", "a", "", "", ""}; !slices.Equal(got, want) {
+	if want := []string{"ABC", "ADB", "A", ""}; !slices.Equal(got, want) {
 		t.Errorf("batches %q, want %q", got, want)
+	}
+}
+
+// TestLanesShareNoBucket: while one lane has a turn, another helps only if enough wait, and then takes what lies in other
+// buckets; the rest is free again when the first turn's statements are back.
+func TestLanesShareNoBucket(t *testing.T) {
+	l := idle(64)
+	l.put(1, "A")
+	l.put(2, "B")
+	_, first := batchOf(l)
+	l.put(2, "C", "D")
+	l.put(3, "E")
+	if letters, _ := batchOf(l); letters != "" {
+		t.Errorf("a second lane took %s for three that wait", letters)
+	}
+	for range enough - 4 {
+		l.put(1, "F", "F") // one payment, in a bucket that is taken
+	}
+	letters, second := batchOf(l)
+	if letters != "E" {
+		t.Errorf("a second lane took %q of a crowd, want what lies elsewhere", letters)
+	}
+	l.end(second)
+	l.free(first.buckets) // its rest goes on
+	letters, third := batchOf(l)
+	if letters != "CDF" {
+		t.Errorf("then it took %q", letters)
+	}
+	l.end(third)
+	l.turns--
+	if len(l.buckets) != 0 || l.turns != 0 {
+		t.Errorf("left: %v, %d turns", l.buckets, l.turns)
 	}
 }
 
 func TestTakeAtMostTheLimit(t *testing.T) {
 	l := idle(4)
-	for range 10 {
-		l.openings = append(l.openings, waiting[opening]{})
+	for _, letter := range "ABCDEFGHJK" {
+		l.put(1, string(letter))
 	}
 	for _, want := range []int{4, 4, 2, 0} {
-		if got := len(l.takeOpenings()); got != want {
-			t.Errorf("a batch of %d, want %d", got, want)
+		turn := l.take(0)
+		l.end(turn)
+		if turn.size != want {
+			t.Errorf("a batch of %d, want %d", turn.size, want)
 		}
 	}
 }
@@ -62,12 +113,12 @@ func TestQueueLimit(t *testing.T) {
 	l := idle(1)
 	l.openings = make([]waiting[opening], maxWaiting)
 	if err := l.begin(context.Background(), opening{}); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrInDoubt) {
-		t.Errorf("a full lane says %v", err)
+		t.Errorf("a full queue says %v", err)
 	}
 	l = idle(1)
 	l.closed = true
 	if err := l.begin(context.Background(), opening{}); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("a closed lane says %v", err)
+		t.Errorf("closed lanes say %v", err)
 	}
 }
 
@@ -83,7 +134,7 @@ func TestCallerLeaves(t *testing.T) {
 		if err := <-left; !errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("told %v", err)
 		}
-		l.takeOpenings()[0].done <- nil // nobody listens, and this does not wait
+		l.openings[0].done <- nil // nobody listens, and this does not wait
 	})
 }
 

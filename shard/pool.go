@@ -13,8 +13,8 @@ import (
 
 // Options says how a process works with its shards. Zero values mean the defaults that stand beside the fields.
 type Options struct {
-	// Lanes is how many statements of one shard may be under way at once; a bucket always takes the same lane. 2:
-	// one executes while the other waits for its commit; more lanes mean smaller batches, and so more cost per Change.
+	// Lanes is how many statements of one shard may be under way at once. 2: the second helps when a crowd waits, and
+	// executes while the first waits for its commit.
 	Lanes int
 	// BatchLimit is how many Openings or Changes one statement carries at most. 64. 1 switches coalescing off: each
 	// caller sends its own statement.
@@ -59,7 +59,7 @@ type Shard struct {
 	opts    Options
 	pool    *pgxpool.Pool
 	metrics *Metrics
-	lanes   []*lane
+	lanes   *lanes
 
 	committed chan struct{} // holds one token after a commit of this process
 }
@@ -87,9 +87,7 @@ func open(name, url string, o Options, m *Metrics) (*Shard, error) {
 		return nil, fmt.Errorf("shard %s: make the pool: %w", name, err)
 	}
 	s := &Shard{name: name, url: url, opts: o, pool: pool, metrics: m, committed: make(chan struct{}, 1)}
-	for n := range o.Lanes {
-		s.lanes = append(s.lanes, newLane(s, n))
-	}
+	s.lanes = newLanes(s, o.Lanes)
 	return s, nil
 }
 
@@ -127,14 +125,9 @@ func prepareSession(ctx context.Context, conn *pgx.Conn) error {
 
 // close waits for the lanes' last statements and closes the pool.
 func (s *Shard) close() {
-	for _, l := range s.lanes {
-		l.stop()
-	}
+	s.lanes.stop()
 	s.pool.Close()
 }
-
-// laneOf returns the lane of a bucket. Two lanes never wait for each other's bucket rows.
-func (s *Shard) laneOf(b Bucket) *lane { return s.lanes[int(b)%len(s.lanes)] }
 
 // slot is the slot of sellers' balances that a lane of this process writes: lanes never wait for each other's rows, and
 // two processes rarely do.

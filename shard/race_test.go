@@ -235,13 +235,14 @@ func readInOrder(t *testing.T, c bench, b shard.Bucket, stop <-chan struct{}) {
 
 var errEnough = errors.New("enough")
 
-// TestHotSeller: captures in all buckets for one seller: every lane adds to a slot of its own, and the slots are summed.
+// TestHotSeller: captures in all buckets for one seller: every lane that takes part adds to a slot of its own, and the slots
+// are summed. So many at once are a crowd: more than one lane takes part.
 func TestHotSeller(t *testing.T) {
 	isolations(t, func(t *testing.T, options shard.Options) {
 		options.Lanes = 4
 		c := open(t, 1, options)
 		var group errgroup.Group
-		for n := range 40 {
+		for n := range 128 {
 			group.Go(func() error {
 				o := opening("shop", keyIn("shop", shard.Bucket(n), n))
 				if err := c.Begin(context.Background(), o); err != nil {
@@ -251,11 +252,11 @@ func TestHotSeller(t *testing.T) {
 			})
 		}
 		must(t, group.Wait())
-		c.expectPosted(t, 40)
+		c.expectPosted(t, 128)
 		c.sound(t)
 		slots := c.layout.Count(t, "shard-1", "SELECT count(*) FROM seller_balances WHERE account = 'seller_payable:s-ann'")
-		if slots != 4 {
-			t.Errorf("the balance lies in %d slots, want one per lane", slots)
+		if slots < 2 || slots > 4 {
+			t.Errorf("the balance lies in %d slots, want one for each lane that took part", slots)
 		}
 	})
 }

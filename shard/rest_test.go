@@ -9,7 +9,7 @@ import (
 )
 
 // rested is how long a lane rests after a turn that took so long; meanwhile happens during the rest.
-func rested(t *testing.T, l *lane, took time.Duration, meanwhile func()) time.Duration {
+func rested(t *testing.T, l *lanes, took time.Duration, meanwhile func()) time.Duration {
 	t.Helper()
 	start := time.Now()
 	go meanwhile()
@@ -65,7 +65,7 @@ func TestRest(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // an end during the rest
 		l := idle(64)
-		if got := rested(t, l, time.Second, func() { close(l.stopped); l.stop() }); got != 0 {
+		if got := rested(t, l, time.Second, func() { l.stop() }); got != 0 {
 			t.Errorf("a lane that was closed meanwhile rested %v", got)
 		}
 	})
