@@ -13,7 +13,8 @@ import (
 //	p  is the compare-and-set (version and status) with the caps; a change that does not hold drops out alone
 //	s  numbers what is left, without a gap
 //
-// All else hangs on s. A payment is in a batch once. Every table is modified once, row locks are taken in sorted order:
+// All else hangs on s; what needs no number of s is looked up there by a hash (IN … IS TRUE), not joined with it, so that a batch
+// costs what its rows cost. A payment is in a batch once. Every table is modified once, row locks are taken in sorted order:
 // batches cannot deadlock on buckets, payments or balances. Under READ COMMITTED, f and p see the newest committed rows,
 // since a locked or updated row is read again after the wait.
 //
@@ -53,12 +54,13 @@ s AS (
 a AS (
     INSERT INTO attempts (bucket, attempt_id, payment_id, kind, psp, amount, status, outcome, route_reason, code, detail,
         psp_ref, client_key, sent_at, next_check_at, updated_at)
-    SELECT s.bucket, t.attempt_id, s.payment_id, t.kind, t.psp, t.amount, t.status, t.outcome, t.route_reason, t.code, t.detail,
-        t.psp_ref, t.client_key, t.sent_at, t.next_check_at, s.at
-    FROM s JOIN unnest($24::TEXT[], $25::TEXT[], $26::TEXT[], $27::TEXT[], $28::INT8[], $29::TEXT[], $30::TEXT[], $31::TEXT[],
-        $32::TEXT[], $33::TEXT[], $34::TEXT[], $35::TEXT[], $36::TIMESTAMPTZ[], $37::TIMESTAMPTZ[])
+    SELECT t.bucket, t.attempt_id, t.payment_id, t.kind, t.psp, t.amount, t.status, t.outcome, t.route_reason, t.code, t.detail,
+        t.psp_ref, t.client_key, t.sent_at, t.next_check_at, t.at
+    FROM unnest($24::TEXT[], $25::TEXT[], $26::TEXT[], $27::TEXT[], $28::INT8[], $29::TEXT[], $30::TEXT[], $31::TEXT[],
+        $32::TEXT[], $33::TEXT[], $34::TEXT[], $35::TEXT[], $36::TIMESTAMPTZ[], $37::TIMESTAMPTZ[], $38::INT4[], $39::TIMESTAMPTZ[])
         AS t(payment_id, attempt_id, kind, psp, amount, status, outcome, route_reason, code, detail, psp_ref, client_key, sent_at,
-        next_check_at) ON t.payment_id = s.payment_id
+        next_check_at, bucket, at)
+    WHERE (t.payment_id IN (SELECT s.payment_id FROM s)) IS TRUE
     ON CONFLICT (bucket, attempt_id) DO UPDATE SET status = excluded.status, outcome = excluded.outcome, code = excluded.code,
         detail = excluded.detail, psp_ref = excluded.psp_ref, next_check_at = excluded.next_check_at,
         updated_at = excluded.updated_at
@@ -66,7 +68,7 @@ a AS (
 r AS (
     INSERT INTO refunds (bucket, refund_id, payment_id, attempt_id, amount, status, shares, code, detail, created_at, updated_at)
     SELECT s.bucket, t.refund_id, s.payment_id, t.attempt_id, t.amount, t.status, t.shares::JSONB, t.code, t.detail, s.at, s.at
-    FROM s JOIN unnest($38::TEXT[], $39::TEXT[], $40::TEXT[], $41::INT8[], $42::TEXT[], $43::TEXT[], $44::TEXT[], $45::TEXT[])
+    FROM s JOIN unnest($40::TEXT[], $41::TEXT[], $42::TEXT[], $43::INT8[], $44::TEXT[], $45::TEXT[], $46::TEXT[], $47::TEXT[])
         AS t(payment_id, refund_id, attempt_id, amount, status, shares, code, detail) ON t.payment_id = s.payment_id
     ON CONFLICT (bucket, refund_id) DO UPDATE SET status = excluded.status, shares = excluded.shares, code = excluded.code,
         detail = excluded.detail, updated_at = excluded.updated_at
@@ -74,22 +76,26 @@ r AS (
 k AS (
     INSERT INTO idempotency_keys (bucket, client_id, scope, key, request_hash, payment_id, subject_id, answer_kind, answer,
         created_at)
-    SELECT s.bucket, t.client_id, t.scope, t.key, t.request_hash, s.payment_id, t.subject_id, t.answer_kind, t.answer, s.at
-    FROM s JOIN unnest($46::TEXT[], $47::TEXT[], $48::TEXT[], $49::TEXT[], $50::BYTEA[], $51::TEXT[], $52::TEXT[], $53::BYTEA[])
-        AS t(payment_id, client_id, scope, key, request_hash, subject_id, answer_kind, answer) ON t.payment_id = s.payment_id
+    SELECT t.bucket, t.client_id, t.scope, t.key, t.request_hash, t.payment_id, t.subject_id, t.answer_kind, t.answer, t.at
+    FROM unnest($48::TEXT[], $49::TEXT[], $50::TEXT[], $51::TEXT[], $52::BYTEA[], $53::TEXT[], $54::TEXT[], $55::BYTEA[],
+        $56::INT4[], $57::TIMESTAMPTZ[])
+        AS t(payment_id, client_id, scope, key, request_hash, subject_id, answer_kind, answer, bucket, at)
+    WHERE (t.payment_id IN (SELECT s.payment_id FROM s)) IS TRUE
     ON CONFLICT (bucket, client_id, scope, key) DO UPDATE SET answer_kind = excluded.answer_kind, answer = excluded.answer
     WHERE idempotency_keys.answer_kind IS NULL
 ),
 e AS (
     INSERT INTO journal_entries (bucket, entry_id, seq, kind, payment_id, reason, actor, reverses, created_at)
     SELECT s.bucket, t.entry_id, s.seq, t.kind, s.payment_id, t.reason, t.actor, t.reverses, s.at
-    FROM s JOIN unnest($54::TEXT[], $55::TEXT[], $56::TEXT[], $57::TEXT[], $58::TEXT[], $59::TEXT[])
+    FROM s JOIN unnest($58::TEXT[], $59::TEXT[], $60::TEXT[], $61::TEXT[], $62::TEXT[], $63::TEXT[])
         AS t(payment_id, entry_id, kind, reason, actor, reverses) ON t.payment_id = s.payment_id
+    WHERE s.entry_id <> ''
 ),
 l AS (
     SELECT s.bucket, s.seq, t.posting_no, s.entry_id, t.debit_account, t.credit_account, t.amount, t.currency
-    FROM s JOIN unnest($60::TEXT[], $61::INT4[], $62::TEXT[], $63::TEXT[], $64::INT8[], $65::TEXT[])
+    FROM s JOIN unnest($64::TEXT[], $65::INT4[], $66::TEXT[], $67::TEXT[], $68::INT8[], $69::TEXT[])
         AS t(payment_id, posting_no, debit_account, credit_account, amount, currency) ON t.payment_id = s.payment_id
+    WHERE s.entry_id <> ''
 ),
 ll AS (
     INSERT INTO postings (bucket, seq, posting_no, entry_id, debit_account, credit_account, amount, currency)
@@ -137,7 +143,7 @@ func applyStatement(batch []change, slot int32) statement {
 // applyArguments lays the batch out as one array per column, in the order of sqlApply's placeholders: the changes, then
 // what hangs on them.
 func applyArguments(batch []change, slot int32) []any {
-	args := append(make([]any, 0, 65), changeColumns(batch)...)
+	args := append(make([]any, 0, 69), changeColumns(batch)...)
 	args = append(args, slot)
 	args = append(args, attemptColumns(children(batch, func(c change) []Attempt { return c.Attempts }))...)
 	args = append(args, refundColumns(children(batch, func(c change) []Refund { return c.Refunds }))...)
@@ -146,9 +152,11 @@ func applyArguments(batch []change, slot int32) []any {
 	return append(args, postingColumns(children(batch, postingsOf))...)
 }
 
-// child is a row that hangs on a change, with the payment that joins the two.
+// child is a row that hangs on a change, with the payment that joins the two, and what it has of its change.
 type child[T any] struct {
 	payment string
+	bucket  int32
+	at      time.Time
 	no      int
 	row     T
 }
@@ -157,7 +165,7 @@ func children[T any](batch []change, of func(change) []T) []child[T] {
 	var out []child[T]
 	for _, c := range batch {
 		for n, row := range of(c) {
-			out = append(out, child[T]{payment: c.Payment.ID, no: n, row: row})
+			out = append(out, child[T]{payment: c.Payment.ID, bucket: int32(c.bucket()), at: c.At, no: n, row: row})
 		}
 	}
 	return out
@@ -233,6 +241,8 @@ func attemptColumns(rows []child[Attempt]) []any {
 		column(rows, func(c child[Attempt]) string { return c.row.ClientKey }),
 		column(rows, func(c child[Attempt]) time.Time { return c.row.SentAt }),
 		column(rows, func(c child[Attempt]) time.Time { return c.row.NextCheckAt }),
+		column(rows, func(c child[Attempt]) int32 { return c.bucket }),
+		column(rows, func(c child[Attempt]) time.Time { return c.at }),
 	}
 }
 
@@ -259,6 +269,8 @@ func keyColumns(rows []child[Key]) []any {
 		column(rows, func(c child[Key]) string { return c.row.SubjectID }),
 		column(rows, func(c child[Key]) *string { return nullText(c.row.AnswerKind) }),
 		column(rows, func(c child[Key]) []byte { return c.row.Answer }),
+		column(rows, func(c child[Key]) int32 { return c.bucket }),
+		column(rows, func(c child[Key]) time.Time { return c.at }),
 	}
 }
 

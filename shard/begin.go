@@ -29,15 +29,15 @@ f AS (
 k AS (
     INSERT INTO idempotency_keys (bucket, client_id, scope, key, request_hash, payment_id, subject_id, created_at)
     SELECT i.bucket, i.client_id, 'payments', i.key, i.request_hash, i.payment_id, i.attempt_id, i.created_at
-    FROM i JOIN f ON f.bucket = i.bucket AND f.epoch = i.epoch
+    FROM i WHERE ((i.bucket, i.epoch) IN (SELECT f.bucket, f.epoch FROM f)) IS TRUE
     ON CONFLICT DO NOTHING
-    RETURNING bucket, payment_id
+    RETURNING payment_id
 ),
 s AS (
     SELECT i.bucket, i.client_id, i.payment_id, i.order_id, i.customer_id, i.psp, i.currency, i.authorized, i.capture_mode,
         i.method, i.splits, i.parts, i.return_url, i.attempt_id, i.key, i.route_reason, i.next_check_at, i.event_type, i.payload,
         i.created_at, f.seq + row_number() OVER (PARTITION BY i.bucket ORDER BY i.payment_id) AS seq
-    FROM k JOIN f ON f.bucket = k.bucket JOIN i ON i.payment_id = k.payment_id
+    FROM i JOIN f ON f.bucket = i.bucket WHERE (i.payment_id IN (SELECT k.payment_id FROM k)) IS TRUE
 ),
 p AS (
     INSERT INTO payments (bucket, payment_id, client_id, order_id, customer_id, status, version, psp, psp_ref, currency,

@@ -28,7 +28,7 @@ w AS (
         next_try_at, updated_at)
     SELECT i.bucket, i.psp, i.event_id, i.kind, i.attempt_id, i.reference, i.original, i.raw, 'NEW', '', i.received_at,
         i.received_at, i.received_at
-    FROM i JOIN f ON f.bucket = i.bucket AND f.epoch = i.epoch
+    FROM i WHERE ((i.bucket, i.epoch) IN (SELECT f.bucket, f.epoch FROM f)) IS TRUE
     ON CONFLICT DO NOTHING
     RETURNING bucket, psp, event_id
 )
