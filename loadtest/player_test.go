@@ -347,3 +347,28 @@ func TestPurchaseIsTheAPIs(t *testing.T) {
 		t.Errorf("key %s, body %s\nwant %s", e.key, got, want)
 	}
 }
+
+// TestShopLooksAtWhatItCannotCapture: a capture that is refused as "not in this state" again and again is given up once the
+// payment is seen to have ended, and goes on as long as it has not.
+func TestShopLooksAtWhatItCannotCapture(t *testing.T) {
+	for state, want := range map[string]int{"FAILED": lookAfter, "PROCESSING": 3*lookAfter + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			captures := 0
+			api := &shopAPI{answer: func(r *http.Request, body string) (int, string) {
+				switch {
+				case strings.HasSuffix(r.URL.Path, "/capture"):
+					if captures++; captures <= 3*lookAfter {
+						return 409, `{"code":"WRONG_STATE"}`
+					}
+				case r.Method == http.MethodGet:
+					return 200, `{"id":"pay_1","status":"` + state + `"}`
+				}
+				return authorizes(r, body)
+			}}
+			playOn(t, api, nil, sold(0, func(a *Arrival) { a.Then = []Later{{Op: Capture}} }))
+			if captures != want {
+				t.Errorf("%s: %d captures, want %d", state, captures, want)
+			}
+		})
+	}
+}

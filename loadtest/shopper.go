@@ -39,6 +39,7 @@ const (
 	maxReplyBytes    = 1 << 20
 	laterPatience    = 120 * time.Second // how long a capture waits for its authorization to be known
 	laterPause       = 500 * time.Millisecond
+	lookAfter        = 4 // refusals "not in this state", after which a shop looks at the payment
 	statusNoAnswer   = 0
 	wordNoAnswer     = "NO_ANSWER"
 	wordNotInTime    = "GENERATOR_OVERRUN"
@@ -56,7 +57,8 @@ type errand struct {
 	path       string
 	token, key string
 	body       []byte
-	early      bool // "not in this state" may only mean that it is too early: ask again
+	early      bool   // "not in this state" may only mean that it is too early: ask again
+	payment    string // path of the payment that it is about, where early
 }
 
 // reply is the answer that ended an errand.
@@ -128,10 +130,24 @@ func (s *shopper) run(ctx context.Context, e errand) reply {
 		}
 		wait := s.patience(r, try)
 		waitsForState := r.status == http.StatusConflict && e.early
+		if waitsForState && try%lookAfter == 0 && s.hopeless(ctx, e) {
+			return r
+		}
 		if !waitsForState && try >= s.tries || s.now().Add(wait).After(deadline) || !pause(ctx, wait) {
 			return r
 		}
 	}
+}
+
+// hopeless tells whether the payment has come to an end from which nothing is captured, voided or refunded: a shop that is told
+// "not in this state" again and again looks.
+func (s *shopper) hopeless(ctx context.Context, e errand) bool {
+	seen := s.send(ctx, errand{op: Read, path: e.payment, token: e.token})
+	switch seen.word() {
+	case "DECLINED", replyFailed, "EXPIRED", "VOIDED":
+		return seen.status == http.StatusOK
+	}
+	return false
 }
 
 // patience is the pause before the next try: what the router asked for, or a little longer each time.
@@ -222,6 +238,7 @@ func (a Arrival) authorization(prefix, token string, card Card, key string) (err
 func (a Arrival) later(prefix, token, payment, key string, n int) (errand, error) {
 	l := a.Then[n]
 	e := errand{op: l.Op, path: paymentsPath + "/" + payment, token: token, key: fmt.Sprintf("%s%s/%d", prefix, key, n+1), early: true}
+	e.payment = e.path
 	e.body = []byte("{}")
 	switch l.Op {
 	case Capture:

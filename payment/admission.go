@@ -285,8 +285,8 @@ func (d *door) judge(now time.Time) {
 		return
 	}
 	lag := d.lately(now)
-	halts := d.returned == 0 && d.atOpening > 0 || 2*d.verySlow > d.seen || lag > d.target/2 // nothing comes back, or late
-	slows := 2*(d.slow+d.verySlow) > d.seen || lag > d.target/4
+	halts := d.returned == 0 && d.atOpening > 0 || 2*d.verySlow > d.seen || lag > 2*d.target // nothing comes back, or late
+	slows := 2*(d.slow+d.verySlow) > d.seen || lag > d.target
 	if !halts && !slows {
 		d.stressed = now
 	}

@@ -196,7 +196,7 @@ func TestLagIsStress(t *testing.T) {
 		if before := s.flow(5 * time.Second); before.shed != [classes]int{} {
 			t.Errorf("shed without a lag: %+v", before)
 		}
-		lag = testTarget
+		lag = testTarget + time.Millisecond
 		during := s.flow(20 * time.Second)
 		if s.door.limit != leastLimit || during.shed[ClassRefund] == 0 || share(during, ClassAuthorize) < share(during, ClassCapture) || share(during, ClassAuthorize) < 95 {
 			t.Errorf("with a lag: %+v, the limit is %d", during, s.door.limit)
