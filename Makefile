@@ -49,7 +49,7 @@ check: format vet staticcheck fresh ## all that CI asks for: format, vet, static
 	$(MAKE) --no-print-directory test
 	$(MAKE) --no-print-directory test RACE=1 SHORT=1
 
-bench: postgres ## measure the write path, one by one, coalesced and against a naive twin (full commits; three minutes)
+bench: postgres ## measure the write path, one by one, coalesced and against a naive twin (full commits; four minutes)
 	go run ./cmd/loadtest bench --out bench/new.txt
 
 # The offered peak lies above the 600 payments/s that are wanted: some cards are declined, some orders voided. After the day a

@@ -42,10 +42,10 @@ func benchFlags(args []string, stderr io.Writer) (benchOptions, error) {
 	o := benchOptions{durable: true}
 	flags := flag.NewFlagSet("loadtest bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Float64Var(&o.seconds, "seconds", 120, "time to measure in all, shared by the cells of all rounds; the whole run takes about a quarter more")
+	flags.Float64Var(&o.seconds, "seconds", 150, "time to measure in all, shared by the cells of all rounds; the whole run takes about a quarter more")
 	flags.IntVar(&o.rounds, "rounds", 6, "rounds; each measures every cell once, and the medians are reported; benchstat wants six or more")
 	variants := flags.String("variants", "single,coalesced,naive", "which ways to commit, interleaved in this order")
-	callers := flags.String("callers", "1,16,64", "concurrent callers")
+	callers := flags.String("callers", "1,16,64,256", "concurrent callers")
 	sellers := flags.String("sellers", "spread,hot", "payments spread over many sellers, or all for one")
 	flags.IntVar(&o.lanes, "lanes", 0, "lanes of the coalesced variant; 0 is the shard's default")
 	flags.IntVar(&o.batch, "batch", 0, "batch limit of the coalesced variant; 0 is the shard's default")

@@ -118,7 +118,7 @@ func wantLoss(t *testing.T, v *variant, url, fault string) {
 func TestCommand(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "bench", "new.txt")
 	var stdout bytes.Buffer
-	args := []string{"bench", "--seconds", "1.8", "--rounds", "2", "--callers", "64", "--out", out}
+	args := []string{"bench", "--seconds", "1.8", "--rounds", "2", "--callers", "256", "--out", out}
 	if err := run(t.Context(), args, &stdout, io.Discard); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Count(string(text), "BenchmarkApply/coalesced/callers=64/spread "); got != 2 {
+	if got := strings.Count(string(text), "BenchmarkApply/coalesced/callers=256/spread "); got != 2 {
 		t.Errorf("%d samples of one cell, want one per round:\n%s", got, text)
 	}
 }
@@ -222,7 +222,7 @@ func TestSampleFormat(t *testing.T) {
 	if err := formatSamples(&out, []sample{fixed(coalesced, hot, 250), {cell: cell{single, 1, hot}}}); err != nil {
 		t.Fatal(err)
 	}
-	want := "BenchmarkApply/coalesced/callers=64/hot 1000 1000000 ns/op 1000 steps/s 250 payments/s\n"
+	want := "BenchmarkApply/coalesced/callers=256/hot 1000 1000000 ns/op 1000 steps/s 250 payments/s\n"
 	if !strings.HasSuffix(out.String(), want) {
 		t.Errorf("got %q, want the end %q: a sample without steps has no line", out.String(), want)
 	}
