@@ -30,7 +30,7 @@ func goodReport() *Report {
 
 // TestVerdict plants each reason to fail, and wants it named.
 func TestVerdict(t *testing.T) {
-	strict := Bounds{MinPeak: 600, MaxOwnP99: 100 * time.Millisecond, Flat: true}
+	strict := Bounds{MinPeak: 600, MaxOwnP99: 100 * time.Millisecond, Flat: true, Keeper: "simulators"}
 	for _, tc := range []struct {
 		name  string
 		plant func(*Report)
@@ -52,6 +52,10 @@ func TestVerdict(t *testing.T) {
 		{"too slow", func(r *Report) { r.Peak = 599 }, "the peak is 599"},
 		{"own share", func(r *Report) { r.PeakOwnP99 = 100.5 }, "our own share"},
 		{"leak", func(r *Report) { r.Growth[0].Flat = false }, "Memory of router 1 grew"},
+		{"the PSPs' books grow", func(r *Report) { r.Growth[0].Name, r.Growth[0].Flat = "simulators", false }, ""},
+		{"their goroutines", func(r *Report) {
+			r.Growth[0].Plot, r.Growth[0].Name, r.Growth[0].Flat = "Goroutines", "simulators", false
+		}, "Goroutines of simulators grew"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := goodReport()

@@ -132,6 +132,9 @@ func (c *cluster) startWorker(ctx context.Context) error {
 	return nil
 }
 
+// devProcess is what reports call paygrid dev.
+const devProcess = "router 1 with the PSPs"
+
 // names are what reports call the processes.
 func (c *cluster) names() map[string]string {
 	names := map[string]string{}
@@ -139,7 +142,7 @@ func (c *cluster) names() map[string]string {
 		names[url] = fmt.Sprintf("router %d", n+1)
 	}
 	if c.dev != nil {
-		names[c.urls[0]] = "router 1 with the PSPs"
+		names[c.urls[0]] = devProcess
 	}
 	if c.worker != "" {
 		names[c.worker] = "worker"

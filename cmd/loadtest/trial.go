@@ -79,7 +79,11 @@ func (t *trial) run(ctx context.Context) (*loadtest.Report, error) {
 			return nil, err
 		}
 	}
-	r.Conclude(t.o.bounds)
+	bounds := t.o.bounds
+	if t.c.dev != nil {
+		bounds.Keeper = devProcess
+	}
+	r.Conclude(bounds)
 	return r, nil
 }
 
