@@ -66,7 +66,8 @@ func runFlags(args []string, stderr io.Writer) (runOptions, error) {
 	flags.Float64Var(&o.bounds.MinPeak, "min-peak", 0, "FAIL below so many payments/s at the peak")
 	flags.DurationVar(&o.bounds.MaxOwnP99, "max-own-p99", 0, "FAIL if our own share of an authorization is above this at p99 in the segment with the peak")
 	o.overloadFlags(flags)
-	flags.BoolVar(&o.bounds.Flat, "flat", false, "FAIL if memory, goroutines, connections or lag grow; but for the memory of\nour own paygrid dev, which keeps the PSPs' books")
+	flags.BoolVar(&o.bounds.Flat, "flat", false,
+		"FAIL if memory, goroutines, connections or lag grow; but for the memory of our own\npaygrid dev, which keeps the PSPs' books")
 	flags.StringVar(&o.title, "title", "paygrid load test", "of the report")
 	flags.StringVar(&o.json, "json", "", "file for the report as JSON")
 	flags.StringVar(&o.html, "html", "", "file for the report as one page with plots")
