@@ -173,12 +173,13 @@ func (s *Service) detached(ctx context.Context, p *place, run func(ctx context.C
 	}
 	done := make(chan result, 1)
 	go func() {
-		defer func() {
+		var r result
+		defer func() { // the place is free when the caller hears of it
 			p.release(s.config.Now())
 			<-s.slots
+			done <- r
 		}()
-		answer, err := run(context.WithoutCancel(ctx))
-		done <- result{answer, err}
+		r.answer, r.err = run(context.WithoutCancel(ctx))
 	}()
 	select {
 	case r := <-done:

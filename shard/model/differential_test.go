@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ var (
 type twins struct {
 	ctx        context.Context
 	random     *rand.Rand
+	mu         sync.Mutex // of now, which the lanes read too
 	now        time.Time
 	real, spec store
 	layout     shardtest.Layout
@@ -58,7 +60,11 @@ func newTwins(t *testing.T, seed uint64, o shard.Options, without ...model.Rule)
 	t.Helper()
 	w := &twins{ctx: context.Background(), random: rand.New(rand.NewPCG(seed, 0xd1ff)), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		kinds: map[string]bool{}}
-	clock := func() time.Time { return w.now }
+	clock := func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.now
+	}
 	layout := databases.Layout(t, 2)
 	o.Now = clock
 	w.layout, w.real = layout, layout.Open(t, o)
@@ -147,7 +153,11 @@ func (w *twins) both(name string, do func(s store) answer) {
 }
 
 // pass moves the clock, so that no two rows have one time.
-func (w *twins) pass(d time.Duration) { w.now = w.now.Add(d + time.Microsecond) }
+func (w *twins) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(d + time.Microsecond)
+}
 
 func (w *twins) n(n int) int { return w.random.IntN(n) }
 
