@@ -64,7 +64,7 @@ blackfriday: postgres ## replay a Black Friday with faults, climb to the limit, 
 	  --psp-latency 300ms --faults '$(FAULTS)' --limit-own-p99 100ms --min-peak 600 --json bench/blackfriday.json --html bench/blackfriday.html
 
 CAPACITY ?= find
-overload: postgres ## a minute at twice the CAPACITY=find (or payments/s): authorizations hold, the rest gives way, all is well 5 s later
+overload: postgres ## a minute at twice the CAPACITY=find (or payments/s): authorizations must hold, the rest give way, and all be well 5 s later
 	go run ./cmd/loadtest run --title "Overload" --overload $(CAPACITY) --shards 4 --routers 2 --psp-latency 300ms \
 	  --json bench/overload.json --html bench/overload.html
 

@@ -214,12 +214,8 @@ func queueRows[T any](ctx context.Context, c *Cluster, shardName, op string, sca
 		return nil, err
 	}
 	var out []T
-	err = s.retry(ctx, op, func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sql, args...)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(rows, scan)
+	err = s.retry(ctx, op, func(ctx context.Context) (err error) {
+		out, err = rowsOf(ctx, s, scan, sql, args)
 		return err
 	})
 	if err != nil {

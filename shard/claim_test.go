@@ -214,3 +214,27 @@ func TestSnapshotsAreTheSameInOneRead(t *testing.T) {
 		t.Errorf("past the fence: %d snapshots, with the fenced one: %t, %v", len(again), there, err)
 	}
 }
+
+// TestClaimHasATimeLimit: a worker whose answer never comes is not held for ever; what it may have claimed comes back with the
+// lease.
+func TestClaimHasATimeLimit(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, p := doubtful(t, shard.Options{StatementTimeout: 300 * time.Millisecond})
+	for name, claim := range map[string]func(owner string) error{
+		"attempts": func(owner string) error {
+			_, err := c.ClaimAttempts(ctx, "shard-1", owner, now(), now().Add(time.Minute), 10)
+			return err
+		},
+		"inbox": func(owner string) error {
+			_, err := c.ClaimInbox(ctx, "shard-1", owner, now(), now().Add(time.Minute), 10)
+			return err
+		},
+	} {
+		p.add("held-"+name, holdAnswer, 1)
+		if err := claim("held-" + name); err == nil || ctx.Err() != nil {
+			t.Errorf("%s: %v, and the caller's own time: %v", name, err, ctx.Err())
+		}
+	}
+}

@@ -258,20 +258,25 @@ func readRows[T any](ctx context.Context, c *Cluster, shardName, op string, scan
 		return nil, err
 	}
 	var out []T
-	err = s.read(ctx, op, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
-		defer cancel()
-		rows, err := s.pool.Query(ctx, sql, args...)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(rows, scan)
+	err = s.read(ctx, op, func(ctx context.Context) (err error) {
+		out, err = rowsOf(ctx, s, scan, sql, args)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("shard %s: %w", shardName, err)
 	}
 	return out, nil
+}
+
+// rowsOf runs one statement under its time limit and collects its rows.
+func rowsOf[T any](ctx context.Context, s *Shard, scan pgx.RowToFunc[T], sql string, args []any) ([]T, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
+	defer cancel()
+	rows, err := s.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
 }
 
 // Committed returns a channel that receives after this process has committed changes on a shard. It is a hint for one
