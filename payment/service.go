@@ -172,21 +172,24 @@ func (s *Service) detached(ctx context.Context, p *place, run func(ctx context.C
 			Remedy: "repeat with the same idempotency key after the time given"}
 	}
 	done := make(chan result, 1)
-	go func() {
-		var r result
-		defer func() { // the place is free when the caller hears of it
-			p.release(s.config.Now())
-			<-s.slots
-			done <- r
-		}()
-		r.answer, r.err = run(context.WithoutCancel(ctx))
-	}()
+	go func() { done <- s.toItsEnd(ctx, p, run) }()
 	select {
 	case r := <-done:
 		return r.answer, r.err
 	case <-ctx.Done():
 		return Answer{}, ctx.Err()
 	}
+}
+
+// toItsEnd runs a command in its place, which is free again before the caller hears of the end. A command that dies under way
+// answers nobody.
+func (s *Service) toItsEnd(ctx context.Context, p *place, run func(ctx context.Context) (Answer, error)) result {
+	defer func() {
+		p.release(s.config.Now())
+		<-s.slots
+	}()
+	answer, err := run(context.WithoutCancel(ctx))
+	return result{answer, err}
 }
 
 // unavailable turns a shard's error into a command's, before any PSP was called.
