@@ -126,7 +126,7 @@ func everything(t *testing.T, a *stripe.Adapter) {
 		now := time.Unix(1_800_000_000, 0)
 		q := psprouter.Inquiry{Attempt: "att_q", Operation: operation, PaymentRef: "pi_1", Amount: eur, Authorized: 10000, SentAt: now, Now: now}
 		a.Inquire(ctx, q)
-		q.PaymentRef = ""
+		q.PaymentRef, q.Now = "", now.Add(time.Hour) // so late that the list of that time proves absence, and is read
 		a.Inquire(ctx, q)
 	}
 }
