@@ -85,6 +85,7 @@ Control API (no credentials: keep it on a loopback address):
   POST /sim/reverse   {"id":"…"}   takes back a capture (by the payment's or the capture's ID) or a refund
   POST /sim/expire    {"id":"…"}   lets an authorization expire now
   GET  /sim/webhooks  every notice: its content, how often it was sent, whether and when it was received
+  PUT  /sim/webhooks  {"targets":["http://127.0.0.1:8080/hooks"]}   the receivers from now on, in place of --webhook; [] is nobody
   POST /sim/webhooks  {"redeliver":"evt_…"}   sends one again; "all": every one that was dropped or given up
   GET  /sim/books     Everything that moved, as JSON: per payment the amounts authorized, captured and refunded, each
                       capture and refund with its idempotency key, and each call; totals per currency; faults by name;

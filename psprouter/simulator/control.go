@@ -17,6 +17,7 @@ func (s *Simulator) controlRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /sim/faults", s.handleFaults)
 	mux.HandleFunc("POST /sim/outage", s.handleOutage)
 	mux.HandleFunc("POST /sim/webhooks", s.handleRedeliver)
+	mux.HandleFunc("PUT /sim/webhooks", s.handleTargets)
 	mux.HandleFunc("GET /sim/webhooks", func(w http.ResponseWriter, _ *http.Request) { control(w, http.StatusOK, s.listEvents()) })
 	mux.HandleFunc("GET /sim/faults", func(w http.ResponseWriter, _ *http.Request) { control(w, http.StatusOK, Faults()) })
 	mux.HandleFunc("GET /sim/books", s.handleBooks)
@@ -149,6 +150,23 @@ func (s *Simulator) handleRedeliver(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	control(w, http.StatusOK, map[string]int{"sent": n})
+}
+
+// handleTargets takes {"targets":["http://…"]}: who receives notices from now on; [] is nobody.
+func (s *Simulator) handleTargets(w http.ResponseWriter, r *http.Request) {
+	var in struct{ Targets []string }
+	if !decodeControl(w, r, &in) {
+		return
+	}
+	if in.Targets == nil {
+		control(w, http.StatusBadRequest, map[string]string{"error": "targets: list the URLs of the receivers; [] is nobody"})
+		return
+	}
+	targets := make([]Target, len(in.Targets))
+	for n, url := range in.Targets {
+		targets[n].URL = url
+	}
+	controlResult(w, s.SetWebhooks(targets))
 }
 
 // listedEvent shows an event's body as the JSON that it is.

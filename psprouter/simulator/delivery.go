@@ -28,7 +28,7 @@ const (
 // delivery is one copy of an event on its way to one target.
 type delivery struct {
 	event  *event
-	target int // the first; each retry takes the next, unless it is fixed
+	target int // the first, counted round the receivers; each retry takes the next, unless it is fixed
 	fixed  bool
 	try    int
 	group  int // deliveries of one group leave at the same moment; 0 = none
@@ -323,8 +323,8 @@ func (s *Simulator) deliverEarly(ctx context.Context, list []delivery) {
 
 // deliver makes one try, and queues the next one if it fails.
 func (s *Simulator) deliver(ctx context.Context, d delivery) {
-	body, header := s.signed(d)
-	received := s.call(ctx, s.opts.Webhooks[d.target].URL, body, header)
+	url, body, header := s.signed(d)
+	received := url != "" && s.call(ctx, url, body, header)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, now := d.event, s.opts.Now()
@@ -347,10 +347,15 @@ func (s *Simulator) deliver(ctx context.Context, d delivery) {
 	}
 }
 
-func (s *Simulator) signed(d delivery) ([]byte, http.Header) {
+// signed is a notice as it leaves, and its receiver by now: others may have been named since it was queued. "" = there is none.
+func (s *Simulator) signed(d delivery) (url string, body []byte, header http.Header) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.dialect.sign(d.event, s.opts.Now(), d.forged)
+	if n := len(s.opts.Webhooks); n > 0 {
+		url = s.opts.Webhooks[d.target%n].URL
+	}
+	body, header = s.dialect.sign(d.event, s.opts.Now(), d.forged)
+	return url, body, header
 }
 
 // retry queues a delivery again: later each time, with jitter, and to the next target. The caller holds the lock.
@@ -363,7 +368,7 @@ func (s *Simulator) retry(d delivery, now time.Time) {
 		return
 	}
 	if !d.fixed {
-		d.target = (d.target + 1) % len(s.opts.Webhooks)
+		d.target++
 	}
 	d.group = 0
 	backOff := min(firstBackOff<<(d.try-1), maxBackOff)

@@ -218,6 +218,18 @@ func (s *Simulator) nextTarget() int {
 	return s.queue.turn
 }
 
+// SetWebhooks names the receivers of notices from now on, in place of those before; those of what is queued, too. Without any
+// nothing is received: no further events are made unless Options.RecordEvents asks for them. Errors are *OptionError.
+func (s *Simulator) SetWebhooks(targets []Target) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.opts.checkTargets(targets); err != nil {
+		return err
+	}
+	s.opts.Webhooks = slices.Clone(targets)
+	return nil
+}
+
 // Events returns the events that are remembered, oldest first, and how their delivery stands.
 func (s *Simulator) Events() []EventBooks {
 	s.mu.Lock()

@@ -60,8 +60,8 @@ type Options struct {
 	StrictKeys bool
 	// Live is the mode that answers and notices carry.
 	Live bool
-	// Webhooks are the receivers of notices, one in turn or, with Broadcast, all for each. Without any, and without
-	// RecordEvents, no events are made.
+	// Webhooks are the receivers of notices, one in turn or, with Broadcast, all for each; SetWebhooks names others. Without
+	// any, and without RecordEvents, no events are made.
 	Webhooks  []Target
 	Broadcast bool
 	// WebhookSecrets sign the notices: Stripe's whsec_…, as it is, or Adyen's key in hex. The first is the current one; Stripe
@@ -178,17 +178,22 @@ func (o Options) check() error {
 		return &OptionError{"LatencyTail", fmt.Sprintf("%v is below LatencyMax", o.LatencyTail)}
 	case o.MaxPayments < 1 || o.MaxAmount < 1:
 		return &OptionError{"MaxPayments", "it and MaxAmount must be 1 or more"}
-	case len(o.Webhooks) > 0 && len(o.WebhookSecrets) == 0:
-		return &OptionError{"WebhookSecrets", "notices are signed: give a secret"}
-	}
-	for _, target := range o.Webhooks {
-		if u, err := url.Parse(target.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return &OptionError{"Webhooks", fmt.Sprintf("%q: want http://host/path", target.URL)}
-		}
 	}
 	for _, secret := range o.WebhookSecrets {
 		if _, err := hex.DecodeString(secret); secret == "" || o.Dialect == DialectAdyen && err != nil {
 			return &OptionError{"WebhookSecrets", "a secret is not empty, and Adyen's are hex"}
+		}
+	}
+	return o.checkTargets(o.Webhooks)
+}
+
+func (o Options) checkTargets(targets []Target) error {
+	if len(targets) > 0 && len(o.WebhookSecrets) == 0 {
+		return &OptionError{"WebhookSecrets", "notices are signed: give a secret"}
+	}
+	for _, target := range targets {
+		if u, err := url.Parse(target.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return &OptionError{"Webhooks", fmt.Sprintf("%q: want http://host/path", target.URL)}
 		}
 	}
 	return nil

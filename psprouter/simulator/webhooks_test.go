@@ -453,6 +453,62 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
+// Receivers can be named while notices are under way: what is queued goes to the new ones, fewer than before or none.
+func TestReceiversAreNamedLater(t *testing.T) {
+	dialects(t, func(t *testing.T, d Dialect) {
+		r, in := hooked(t, d, 0)
+		name := func(status int, targets string) {
+			t.Helper()
+			request, err := http.NewRequest(http.MethodPut, r.url+"/sim/webhooks", strings.NewReader(targets))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.want(r.do(request), status)
+		}
+		received := func(want ...string) {
+			t.Helper()
+			var got []string
+			for _, n := range r.flush(in) {
+				got = append(got, n.url)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("received by %v, want %v", got, want)
+			}
+		}
+		const x, y, z = "http://x.example/hooks", "http://y.example/hooks", "http://z.example/hooks"
+		r.authorize("pm_ok", "before")
+		name(http.StatusOK, `{"targets":["`+x+`","`+y+`","`+z+`"]}`)
+		for n := range 3 {
+			r.authorize("pm_ok", fmt.Sprint("in turn ", n))
+		}
+		received(x, y, z)
+		for n := range 3 {
+			r.authorize("pm_ok", fmt.Sprint("queued ", n))
+		}
+		name(http.StatusOK, `{"targets":["`+y+`"]}`)
+		received(y, y, y)
+		r.authorize("pm_ok", "nobody")
+		name(http.StatusOK, `{"targets":[]}`)
+		received()
+		r.authorize("pm_ok", "not told")
+		if b := r.Books().Webhooks; b.Events != 7 || b.Delivered != 6 || b.Failed != 1 {
+			t.Errorf("%+v, want what nobody received to fail, and nothing to be made after it", b)
+		}
+		for _, bad := range []string{`{}`, `{"targets":null}`, `{"targets":["nowhere"]}`, `{"targets":["` + x + `","ftp://y/"]}`, `{"targets":"` + x + `"}`, `{"redeliver":"all"}`} {
+			name(http.StatusBadRequest, bad)
+		}
+		name(http.StatusOK, `{"targets":["`+z+`"]}`)
+		r.want(r.post("/sim/webhooks", "", `{"redeliver":"all"}`), http.StatusOK, "sent", "1")
+		received(z)
+	})
+	unsigned := newSim(t, Options{Now: time.Now})
+	var refused *OptionError
+	if err := unsigned.SetWebhooks([]Target{{URL: "http://x.example/hooks"}}); !errors.As(err, &refused) || refused.Field != "WebhookSecrets" {
+		t.Errorf("receivers without a secret: %v", err)
+	}
+}
+
 // The queue and the memory of events have limits; what finds no room is dropped, and can be asked for later.
 func TestQueueIsBounded(t *testing.T) {
 	r, in := hooked(t, DialectStripe, 1)
