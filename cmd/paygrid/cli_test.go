@@ -45,6 +45,7 @@ func TestMisuse(t *testing.T) {
 		{"serve router", exitMisused, "--config"},
 		{"serve router --config " + missing, exitFound, "missing.json"},
 		{"dev --shards 0", exitMisused, "--shards"},
+		{"dev --routers -1", exitMisused, "--routers"},
 		{"verify --map " + missing, exitFound, "--map"},
 		{"migrate --map " + missing, exitFound, "missing.json"},
 		{"migrate --admin nonsense", exitMisused, "shard=URL"},

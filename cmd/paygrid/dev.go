@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ func runDev(ctx context.Context, e env, args []string) (err error) {
 	flags := newFlags(e, "dev", "run a whole cluster on this machine: database, shards, PSP simulator, routers, workers")
 	o := gridOptions{}
 	flags.IntVar(&o.Shards, "shards", 4, "how many shards; fixed for a data folder")
-	flags.IntVar(&o.Routers, "routers", 1, "how many routers; further ones take the next ports")
+	flags.IntVar(&o.Routers, "routers", 1, "how many routers; further ones take the next ports. 0: they join as serve router --config, and\n"+
+		"the PSPs are told of them by PUT /sim/webhooks (pspsim --help)")
 	flags.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address of the first router; port 0 gives each a free one")
 	flags.StringVar(&o.Dir, "data", defaultDir, "folder that keeps the data, the shard map and the routers' configuration")
 	ephemeral := flags.Bool("ephemeral", false, "keep nothing: data in a temporary folder, removed at the end")
@@ -30,8 +32,8 @@ func runDev(ctx context.Context, e env, args []string) (err error) {
 	if _, err := parse(flags, args, 0, "flags alone"); err != nil {
 		return err
 	}
-	if o.Shards < 1 || o.Shards > 64 || o.Routers < 1 || o.Routers > 64 {
-		return &usageError{"--shards and --routers must be 1 to 64"}
+	if o.Shards < 1 || o.Shards > 64 || o.Routers < 0 || o.Routers > 64 {
+		return &usageError{"--shards must be 1 to 64, --routers 0 to 64"}
 	}
 	dir, remove, err := dataDir(o.Dir, *ephemeral)
 	if err != nil {
@@ -51,8 +53,8 @@ func runDev(ctx context.Context, e env, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.out, "paygrid ready url=%s keys=%s,%s shards=%d map=%s config=%s stripe=%s adyen=%s kafka=%s\n", strings.Join(g.URLs, ","), shopA, shopB,
-		o.Shards, g.MapPath, g.ConfigPath, g.SimURL, g.AdyenURL, g.brokers())
+	fmt.Fprintf(e.out, "paygrid ready url=%s keys=%s,%s shards=%d map=%s config=%s stripe=%s adyen=%s kafka=%s control=%s\n",
+		cmp.Or(strings.Join(g.URLs, ","), "-"), shopA, shopB, o.Shards, g.MapPath, g.ConfigPath, g.SimURL, g.AdyenURL, g.brokers(), g.ControlURL)
 	g.Wait(ctx)
 	return g.Close()
 }

@@ -40,7 +40,8 @@ type testGrid struct {
 	clock   clock    // of everything in this process
 }
 
-// newGrid starts four shards and two routers, unless o says otherwise; they and their databases end with the test.
+// newGrid starts four shards and two routers, unless o says otherwise (-1 routers are none); they and their databases end with the
+// test.
 func newGrid(t testing.TB, o gridOptions) *testGrid {
 	t.Helper()
 	engine := db.Engine(t)
@@ -56,6 +57,7 @@ func newGrid(t testing.TB, o gridOptions) *testGrid {
 	o.Prefix = fmt.Sprintf("t%d_", template.grids.Add(1))
 	setDefault(&o.Shards, 4)
 	setDefault(&o.Routers, 2)
+	o.Routers = max(o.Routers, 0)
 	setDefault(&o.PSPTimeout, 10*time.Second)
 	setDefault(&o.StepTarget, -time.Millisecond) // a busy machine turns nobody away
 	if o.Log == nil {

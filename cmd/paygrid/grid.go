@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -48,7 +49,7 @@ func devOperators() []operatorConfig {
 // gridOptions say how big a cluster on this machine is.
 type gridOptions struct {
 	Shards     int
-	Routers    int
+	Routers    int    // 0 = others join by the configuration
 	Listen     string // of the first router; further ones take the next ports. Port 0 gives each a free one
 	Dir        string // data, map and config; must exist
 	Durable    bool   // full commits
@@ -86,12 +87,14 @@ type grid struct {
 	SimURL     string
 	Adyen      *simulator.Simulator
 	AdyenURL   string
+	ControlURL string
 	Nodes      []*node
 	Admin      map[string]string // shard -> URL of the owner of its tables
 	Events     *eventsConfig     // nil = no broker
 
 	engine *localdb.Engine // nil if it is not ours
 	broker *kfake.Cluster  // nil if it is not ours
+	down   atomic.Pointer[time.Time]
 	cancel context.CancelFunc
 	done   chan struct{}
 	once   sync.Once
@@ -187,7 +190,7 @@ func (g *grid) oldMap(names []string, urls map[string]string) (*shard.Map, error
 	return m, nil
 }
 
-// start runs the simulator and the routers in the background.
+// start runs the simulators, the routers and the control in the background.
 func (g *grid) start(ctx context.Context, o gridOptions) error {
 	now := o.Now
 	if now == nil {
@@ -200,13 +203,14 @@ func (g *grid) start(ctx context.Context, o gridOptions) error {
 	for _, l := range listeners {
 		g.URLs = append(g.URLs, "http://"+l.Addr().String())
 	}
-	sims, err := g.simulators(o, now)
+	own, err := listenAll("127.0.0.1:0", 3)
 	if err != nil {
 		return errors.Join(err, closeAll(listeners))
 	}
+	g.SimURL, g.AdyenURL, g.ControlURL = "http://"+own[0].Addr().String(), "http://"+own[1].Addr().String(), "http://"+own[2].Addr().String()
 	config := devConfig(g, o)
-	if err := config.write(g.ConfigPath); err != nil {
-		return errors.Join(err, closeAll(listeners), closeAll(sims))
+	if err := errors.Join(g.simulators(o, now), config.write(g.ConfigPath)); err != nil {
+		return errors.Join(err, closeAll(listeners), closeAll(own))
 	}
 	for n := range listeners {
 		node, err := newNode(ctx, config, nodeOptions{Instance: n, Log: o.Log, Now: now, Pause: o.Pause})
@@ -214,21 +218,19 @@ func (g *grid) start(ctx context.Context, o gridOptions) error {
 			for _, open := range g.Nodes {
 				open.shards.Close()
 			}
-			return errors.Join(err, closeAll(listeners), closeAll(sims))
+			return errors.Join(err, closeAll(listeners), closeAll(own))
 		}
 		g.Nodes = append(g.Nodes, node)
 	}
-	g.run(ctx, sims, listeners)
+	g.run(ctx, own, listeners)
+	if len(g.Nodes) == 0 {
+		return nil
+	}
 	return g.Nodes[0].service.Ready(ctx)
 }
 
-// simulators makes a Stripe and an Adyen, each with a listener of its own.
-func (g *grid) simulators(o gridOptions, now func() time.Time) ([]net.Listener, error) {
-	sims, err := listenAll("127.0.0.1:0", 2)
-	if err != nil {
-		return nil, err
-	}
-	g.SimURL, g.AdyenURL = "http://"+sims[0].Addr().String(), "http://"+sims[1].Addr().String()
+// simulators makes a Stripe and an Adyen.
+func (g *grid) simulators(o gridOptions, now func() time.Time) error {
 	options := simulator.Options{Now: now, Seed: cmp.Or(o.Seed, uint64(time.Now().UnixNano())), LatencyMin: o.Latency, LatencyMax: o.Latency,
 		SeveralCaptures: true, Live: true}
 	stripe, adyen := options, options
@@ -244,10 +246,7 @@ func (g *grid) simulators(o gridOptions, now func() time.Time) ([]net.Listener, 
 	var errs [2]error
 	g.Sim, errs[0] = simulator.New(stripe)
 	g.Adyen, errs[1] = simulator.New(adyen)
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, errors.Join(err, closeAll(sims))
-	}
-	return sims, nil
+	return errors.Join(errs[:]...)
 }
 
 func closeAll(listeners []net.Listener) error {
@@ -258,17 +257,19 @@ func closeAll(listeners []net.Listener) error {
 	return errors.Join(errs...)
 }
 
-// run joins the routers first and the simulator after them, so that commands under way can still end.
-func (g *grid) run(ctx context.Context, sims, listeners []net.Listener) {
+// run joins the routers first and the simulators after them, so that commands under way can still end. own are the listeners of
+// Stripe, Adyen and the control.
+func (g *grid) run(ctx context.Context, own, listeners []net.Listener) {
 	ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	simCtx, stopSim := context.WithCancel(context.WithoutCancel(ctx))
 	routers, ctx := errgroup.WithContext(ctx)
 	for n, l := range listeners {
 		routers.Go(func() error { return g.Nodes[n].run(ctx, l) })
 	}
+	routers.Go(func() error { return serveMux(ctx, own[2], g.control()) })
 	var sim errgroup.Group
-	sim.Go(func() error { return g.Sim.Serve(simCtx, sims[0]) })
-	sim.Go(func() error { return g.Adyen.Serve(simCtx, sims[1]) })
+	sim.Go(func() error { return g.Sim.Serve(simCtx, own[0]) })
+	sim.Go(func() error { return g.Adyen.Serve(simCtx, own[1]) })
 	go func() {
 		defer close(g.done)
 		err := routers.Wait()

@@ -135,15 +135,20 @@ func runServeRelay(ctx context.Context, e env, args []string) error {
 	group.Go(func() error {
 		return shards.Watch(ctx, mapInterval, func(err error) { o.Log.Error("the shard map cannot be used; the old one stays", "error", err) })
 	})
-	group.Go(func() error { return serveProbes(ctx, l, registry) })
+	group.Go(func() error { return serveMux(ctx, l, probes(registry)) })
 	return group.Wait()
 }
 
-// serveProbes serves /livez and /metrics until ctx ends.
-func serveProbes(ctx context.Context, l net.Listener, registry *prometheus.Registry) error {
+// probes are /livez and /metrics.
+func probes(registry *prometheus.Registry) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// serveMux serves until ctx ends.
+func serveMux(ctx context.Context, l net.Listener, mux *http.ServeMux) error {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
@@ -170,6 +175,7 @@ func (g *grid) startBroker(o gridOptions) error {
 	if err != nil {
 		return fmt.Errorf("start the embedded broker: %w", err)
 	}
+	fake.Control(g.breakWhileDown)
 	g.broker, g.Events.Brokers = fake, fake.ListenAddrs()
 	return nil
 }
