@@ -19,25 +19,35 @@ import (
 const (
 	sqlOwned = `SELECT b.seq FROM buckets b WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'OWNED'`
 
+	readOfPayment = `p.payment_id, p.client_id, p.order_id, p.customer_id, p.status, p.version, p.psp, p.psp_ref, p.currency,
+    p.authorized, p.captured, p.released, p.refunding, p.refunded, p.capture_mode, p.method, p.splits, p.parts, p.return_url,
+    p.redirect_url, p.failure_code, p.failure, p.expires_at, p.created_at, p.updated_at`
+	readOfAttempt = `a.attempt_id, a.payment_id, a.kind, a.psp, a.amount, a.status, a.outcome, a.route_reason, a.code, a.detail,
+    a.psp_ref, a.client_key, a.sent_at, a.next_check_at, a.updated_at, a.checks, a.absent_checks, a.escalated`
+
 	// What is read of a payment and what belongs to it, without the rows that are meant.
 	selectPayments = `
-SELECT p.payment_id, p.client_id, p.order_id, p.customer_id, p.status, p.version, p.psp, p.psp_ref, p.currency, p.authorized,
-    p.captured, p.released, p.refunding, p.refunded, p.capture_mode, p.method, p.splits, p.parts, p.return_url, p.redirect_url,
-    p.failure_code, p.failure, p.expires_at, p.created_at, p.updated_at
+SELECT ` + readOfPayment + `
 FROM payments p`
 
 	selectAttempts = `
-SELECT a.attempt_id, a.payment_id, a.kind, a.psp, a.amount, a.status, a.outcome, a.route_reason, a.code, a.detail, a.psp_ref,
-    a.client_key, a.sent_at, a.next_check_at, a.updated_at, a.checks, a.absent_checks, a.escalated
+SELECT ` + readOfAttempt + `
 FROM attempts a`
 
 	selectRefunds = `
 SELECT r.refund_id, r.payment_id, r.attempt_id, r.amount, r.status, r.shares, r.code, r.detail, r.created_at, r.updated_at
 FROM refunds r`
 
-	sqlPayment  = selectPayments + ` WHERE p.bucket = $1::INT4 AND p.payment_id = $2::TEXT`
-	sqlAttempts = selectAttempts + ` WHERE a.bucket = $1::INT4 AND a.payment_id = $2::TEXT`
-	sqlRefunds  = selectRefunds + ` WHERE r.bucket = $1::INT4 AND r.payment_id = $2::TEXT`
+	// A payment has an attempt from its first commit on. So one statement has it with all of them, as they were at one moment,
+	// behind the fence: no row if the shard does not own the bucket, or the payment is not there.
+	sqlPayment = `
+SELECT ` + readOfPayment + `, ` + readOfAttempt + `
+FROM buckets b
+JOIN payments p ON p.bucket = b.bucket AND p.payment_id = $3::TEXT
+JOIN attempts a ON a.bucket = p.bucket AND a.payment_id = p.payment_id
+WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'OWNED'`
+
+	sqlRefunds = selectRefunds + ` WHERE r.bucket = $1::INT4 AND r.payment_id = $2::TEXT`
 
 	sqlKey = `
 SELECT k.client_id, k.scope, k.key, k.request_hash, k.payment_id, k.subject_id, k.answer_kind, k.answer
@@ -71,7 +81,7 @@ type Found struct {
 }
 
 // Find reads a payment with all that belongs to it, and the idempotency key that ref names unless that is zero, in one
-// round trip to the owning shard.
+// round trip to the owning shard; in two if the payment is not there.
 func (c *Cluster) Find(ctx context.Context, paymentID string, ref KeyRef) (Found, error) {
 	b, err := BucketOfID(PaymentPrefix, paymentID)
 	if err != nil {
@@ -81,12 +91,14 @@ func (c *Cluster) Find(ctx context.Context, paymentID string, ref KeyRef) (Found
 	err = c.readPlaced(ctx, b, "find", func(ctx context.Context, s *Shard, epoch int64) error {
 		found = Found{}
 		batch := &pgx.Batch{}
-		queueOwned(batch, b, epoch)
-		queuePayment(batch, b, paymentID, &found)
+		queuePayment(batch, b, epoch, paymentID, &found)
 		if ref.Key != "" {
 			queueKey(batch, b, ref, &found.Key)
 		}
-		return s.pool.SendBatch(ctx, batch).Close()
+		if err := s.pool.SendBatch(ctx, batch).Close(); err != nil || !found.Missing {
+			return err
+		}
+		return s.owns(ctx, b, epoch)
 	})
 	return found, err
 }
@@ -129,31 +141,31 @@ func (c *Cluster) readPlaced(ctx context.Context, b Bucket, op string, f func(co
 
 // queueOwned asks the fence: no row means that this shard does not own the bucket at that epoch.
 func queueOwned(batch *pgx.Batch, b Bucket, epoch int64) {
-	batch.Queue(sqlOwned, int32(b), epoch).QueryRow(func(row pgx.Row) error {
-		var seq int64
-		if err := row.Scan(&seq); errors.Is(err, pgx.ErrNoRows) {
-			return errFenced
-		} else if err != nil {
-			return err
-		}
-		return nil
-	})
+	batch.Queue(sqlOwned, int32(b), epoch).QueryRow(fence)
 }
 
-func queuePayment(batch *pgx.Batch, b Bucket, id string, found *Found) {
-	batch.Queue(sqlPayment, int32(b), id).Query(func(rows pgx.Rows) error {
-		payments, err := pgx.CollectRows(rows, scanPayment)
-		if err != nil {
-			return err
-		}
-		found.Missing = len(payments) == 0
-		if !found.Missing {
-			found.Payment = payments[0]
-		}
-		return nil
-	})
-	batch.Queue(sqlAttempts, int32(b), id).Query(func(rows pgx.Rows) (err error) {
-		found.Attempts, err = pgx.CollectRows(rows, scanAttempt)
+// owns asks the fence alone.
+func (s *Shard) owns(ctx context.Context, b Bucket, epoch int64) error {
+	return fence(s.pool.QueryRow(ctx, sqlOwned, int32(b), epoch))
+}
+
+// fence is what an answer to sqlOwned says.
+func fence(row pgx.Row) error {
+	var seq int64
+	err := row.Scan(&seq)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return errFenced
+	}
+	return err
+}
+
+func queuePayment(batch *pgx.Batch, b Bucket, epoch int64, id string, found *Found) {
+	batch.Queue(sqlPayment, int32(b), epoch, id).Query(func(rows pgx.Rows) (err error) {
+		found.Attempts, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Attempt, err error) {
+			found.Payment, a, err = scanPaymentAndAttempt(row)
+			return a, err
+		})
+		found.Missing = len(found.Attempts) == 0
 		slices.SortFunc(found.Attempts, func(x, y Attempt) int { return cmp.Compare(x.ID, y.ID) })
 		return err
 	})
@@ -240,20 +252,44 @@ func (c *Cluster) Events(ctx context.Context, paymentID string) ([]PostedEvent, 
 func scanPayment(row pgx.CollectableRow) (Payment, error) {
 	var p Payment
 	var expires *time.Time
-	err := row.Scan(&p.ID, &p.ClientID, &p.OrderID, &p.CustomerID, &p.Status, &p.Version, &p.PSP, &p.PSPRef, &p.Currency,
-		&p.Authorized, &p.Captured, &p.Released, &p.Refunding, &p.Refunded, &p.CaptureMode, (*[]byte)(&p.Method), &p.Splits, &p.Parts,
-		&p.ReturnURL, &p.RedirectURL, &p.FailureCode, &p.Failure, &expires, &p.CreatedAt, &p.UpdatedAt)
-	if expires != nil {
-		p.ExpiresAt = *expires
-	}
+	err := row.Scan(intoPayment(&p, &expires)...)
+	p.ExpiresAt = orZero(expires)
 	return p, err
 }
 
 func scanAttempt(row pgx.CollectableRow) (Attempt, error) {
 	var a Attempt
-	err := row.Scan(&a.ID, &a.PaymentID, &a.Kind, &a.PSP, &a.Amount, &a.Status, &a.Outcome, &a.RouteReason, &a.Code, &a.Detail,
-		&a.PSPRef, &a.ClientKey, &a.SentAt, &a.NextCheckAt, &a.UpdatedAt, &a.Checks, &a.Absent, &a.Escalated)
+	err := row.Scan(intoAttempt(&a)...)
 	return a, err
+}
+
+func scanPaymentAndAttempt(row pgx.CollectableRow) (Payment, Attempt, error) {
+	var p Payment
+	var a Attempt
+	var expires *time.Time
+	err := row.Scan(append(intoPayment(&p, &expires), intoAttempt(&a)...)...)
+	p.ExpiresAt = orZero(expires)
+	return p, a, err
+}
+
+// intoPayment is where readOfPayment go.
+func intoPayment(p *Payment, expires **time.Time) []any {
+	return []any{&p.ID, &p.ClientID, &p.OrderID, &p.CustomerID, &p.Status, &p.Version, &p.PSP, &p.PSPRef, &p.Currency,
+		&p.Authorized, &p.Captured, &p.Released, &p.Refunding, &p.Refunded, &p.CaptureMode, (*[]byte)(&p.Method), &p.Splits, &p.Parts,
+		&p.ReturnURL, &p.RedirectURL, &p.FailureCode, &p.Failure, expires, &p.CreatedAt, &p.UpdatedAt}
+}
+
+// intoAttempt is where readOfAttempt go.
+func intoAttempt(a *Attempt) []any {
+	return []any{&a.ID, &a.PaymentID, &a.Kind, &a.PSP, &a.Amount, &a.Status, &a.Outcome, &a.RouteReason, &a.Code, &a.Detail,
+		&a.PSPRef, &a.ClientKey, &a.SentAt, &a.NextCheckAt, &a.UpdatedAt, &a.Checks, &a.Absent, &a.Escalated}
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
 }
 
 func scanRefund(row pgx.CollectableRow) (Refund, error) {

@@ -177,7 +177,7 @@ func TestPlansNameAMissingIndex(t *testing.T) {
 		app := connect(t, layout.URLs[name])
 		must(t, shard.PrepareSession(context.Background(), app.Conn))
 		for index, statement := range map[string]string{
-			"attempts_payment": "attempts", "refunds_payment": "refunds", "payments_order": "payments by order",
+			"attempts_payment": "payment", "refunds_payment": "refunds", "payments_order": "payments by order",
 			"payments_expiring": "expired", "journal_entries_payment": "entries", "outbox_payment_version": "find changes",
 			"webhook_inbox_attempt": "inbox of attempts",
 		} {
