@@ -161,7 +161,7 @@ func (p *place) release(now time.Time) {
 // The door's rhythm.
 const (
 	forbearance = time.Second // how long a crowd is let be before the first cut
-	leastLimit  = 16          // writes that may always wait: they show when it is over
+	leastLimit  = 32          // writes that may always wait: they show when it is over
 	leastSample = 8           // writes that a judgement rests on, if so many come
 	fast        = 8           // the part that a limit is cut or grows by
 	slowly      = 32          // … that it grows by as long as half of the writes take more than half of the target
@@ -191,7 +191,7 @@ type door struct {
 	opened                time.Time
 	atOpening             int  // how many waited then
 	peak                  int  // how many did at most
-	bad                   bool // the window before was, and the limit is felt
+	closed                bool // to the less urgent, by the window before
 	peakBefore            int  // … in the window before
 	returned              int  // writes that came back
 	seen                  int  // … that began since the last cut
@@ -212,7 +212,9 @@ func newDoor(target time.Duration, most int, now time.Time, lately func(time.Tim
 }
 
 // admit lets a command in if its class's part of the limit has room. The less urgent need more: room all the time of late, since
-// a statement takes many along and just behind it there is always some, and a window before that was good.
+// a statement takes many along and just behind it there is always some, and, as long as there is a limit, a window before that
+// was calm. What was turned away comes back for a while after a crowd has gone: it must not take what the buyers at the till
+// need to be served as before.
 func (d *door) admit(c Class, now time.Time) (step, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -221,7 +223,7 @@ func (d *door) admit(c Class, now time.Time) (step, bool) {
 	if c < ClassAuthorize {
 		crowd = max(d.peak, d.peakBefore)
 	}
-	if crowd*100 >= d.limit*c.part() || c < ClassAuthorize && d.bad {
+	if crowd*100 >= d.limit*c.part() || c < ClassAuthorize && d.closed {
 		return step{}, false
 	}
 	return d.more(now), true
@@ -303,7 +305,8 @@ func (d *door) judge(now time.Time) {
 	case d.waiting == 0: // nobody waits: there is no stress
 		d.limit = d.most
 	}
-	d.bad = (halts || slows) && d.limit < d.most
+	calm := !halts && !slows && (d.seen == 0 || 2*d.quick > d.seen)
+	d.closed = !calm && d.limit < d.most
 	d.limitGauge.Set(float64(d.limit))
 	d.opened, d.atOpening, d.peak, d.peakBefore = now, d.waiting, d.waiting, d.peak
 	d.returned, d.seen, d.quick, d.slow, d.verySlow = 0, 0, 0, 0, 0
