@@ -100,7 +100,10 @@ func (c *Cluster) Find(ctx context.Context, paymentID string, ref KeyRef) (Found
 		}
 		return s.owns(ctx, b, epoch)
 	})
-	return found, err
+	if err != nil {
+		return Found{}, err
+	}
+	return found, nil
 }
 
 // Snapshot reads a payment with all that belongs to it, or returns ErrNotFound.
