@@ -36,8 +36,12 @@ type Audit struct {
 	balances map[string]*big.Int     // "account currency" -> debits less credits
 	findings []string
 	found    int
-	left     int // calls that were turned away, and are in the books
-	buyers   int // payments that wait for their buyer
+	prefix   string
+	run      Claim // what was named
+	ofRun    int   // payments of the run, all its parts together
+	captured int   // … of which something is captured
+	left     int   // calls that were turned away, and are in the books
+	buyers   int   // payments that wait for their buyer
 }
 
 // NewAudit begins with what the API acknowledged; of one payment it may have told several times.
@@ -57,8 +61,20 @@ func NewAudit(known []Acknowledged) *Audit {
 		}
 		a.known[k.Payment] = k
 	}
+	a.run.Named = len(a.known)
+	for _, k := range a.known {
+		if k.Captured > 0 {
+			a.run.Captured++
+		}
+	}
 	return a
 }
+
+// Run says by what the run's orders begin, all its parts together: their payments are counted.
+func (a *Audit) Run(prefix string) { a.prefix = prefix }
+
+// Counted is what was named by the API, and how many payments of the run the books hold.
+func (a *Audit) Counted() (named Claim, ofRun, captured int) { return a.run, a.ofRun, a.captured }
 
 func (a *Audit) find(format string, args ...any) {
 	a.found++
@@ -80,6 +96,12 @@ func (a *Audit) Payment(b Booked) {
 		b.Refunding, b.Refunded))
 	if b.Status == "REQUIRES_ACTION" {
 		a.buyers++
+	}
+	if strings.HasPrefix(b.Order, a.prefix) {
+		a.ofRun++
+		if b.Captured > 0 {
+			a.captured++
+		}
 	}
 	if b.holdsMoney() && a.orders[b.Order] {
 		a.holders[b.Order] = append(a.holders[b.Order], b.ID)

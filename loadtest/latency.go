@@ -34,8 +34,11 @@ func (h Histogram) Count() uint64 {
 
 // Plus adds a histogram of the same bounds, or of none. Others are an error: their counts do not add up.
 func (h Histogram) Plus(other Histogram) (Histogram, error) {
-	if len(h.Bounds) == 0 {
+	switch {
+	case len(h.Bounds) == 0:
 		return other, nil
+	case len(other.Bounds) == 0:
+		return h, nil
 	}
 	if !slices.Equal(h.Bounds, other.Bounds) {
 		return h, fmt.Errorf("loadtest: histograms with bounds %v and %v cannot be added", h.Bounds, other.Bounds)

@@ -152,7 +152,62 @@ func (m *Meter) keepSlowest(t Timing) {
 	m.slowest = m.slowest[:min(len(m.slowest), maxSlowest)]
 }
 
-const allCalls = "all"
+// What the report's rows are called that are no operation's.
+const (
+	allCalls = "all"
+	rowSent  = "authorize, from when it was sent"
+	rowLate  = "generator late by"
+)
+
+// raw is what is kept of the meter, so that others can be added to it.
+func (m *Meter) raw() *Raw {
+	raw := &Raw{Interval: m.interval, Seconds: slices.Clone(m.perSec), Calls: map[string]kept{rowSent: {m.sent}, rowLate: {m.late}}}
+	for name, h := range m.from {
+		raw.Calls[name] = kept{h}
+	}
+	for _, h := range m.plots {
+		raw.Plots = append(raw.Plots, kept{h})
+	}
+	return raw
+}
+
+// add adds what another generator measured, which began so long after this meter did. Its seconds and intervals are shifted by
+// whole ones.
+func (m *Meter) add(raw *Raw, after time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for n, s := range raw.Seconds {
+		at := m.start.Add(time.Duration(n)*time.Second + after.Round(time.Second))
+		m.tickLocked(at, func(sum *second) { sum.add(s) })
+	}
+	for name, h := range raw.Calls {
+		switch {
+		case h.Histogram == nil:
+		case name == rowSent:
+			m.sent.Merge(h.Histogram)
+		case name == rowLate:
+			m.late.Merge(h.Histogram)
+		default:
+			if m.from[name] == nil {
+				m.from[name] = newHistogram(digits)
+			}
+			m.from[name].Merge(h.Histogram)
+		}
+	}
+	shift := int(after.Round(m.interval) / m.interval)
+	for n, h := range raw.Plots {
+		for len(m.plots) <= n+shift {
+			m.plots = append(m.plots, nil)
+		}
+		if h.Histogram == nil {
+			continue
+		}
+		if m.plots[n+shift] == nil {
+			m.plots[n+shift] = newHistogram(plotDigits)
+		}
+		m.plots[n+shift].Merge(h.Histogram)
+	}
+}
 
 // peakWindow is how long a throughput must hold to count as one.
 const peakWindow = 10 // seconds
@@ -164,8 +219,9 @@ func (m *Meter) Measured(r *Report) {
 	for _, name := range slices.Sorted(maps.Keys(m.from)) {
 		r.Latency = append(r.Latency, latencyOf(name, m.from[name]))
 	}
-	r.Latency = append(r.Latency, latencyOf("authorize, from when it was sent", m.sent))
-	r.GeneratorLate = latencyOf("generator late by", m.late)
+	r.Latency = append(r.Latency, latencyOf(rowSent, m.sent))
+	r.GeneratorLate = latencyOf(rowLate, m.late)
+	r.Raw = m.raw()
 	r.Peak, r.PeakAt = m.peak(0, len(m.perSec))
 	for _, s := range m.perSec {
 		r.Intended += s.intended
@@ -212,12 +268,16 @@ func (m *Meter) most(from, to int, of func(second) int) (best, at int) {
 // Segmented writes the segments into a report, each with its own peak and our own share in it. The report's peak is the
 // highest of them, the last one left out if it climbs to find the limit.
 func (m *Meter) Segmented(r *Report, segments []Segment, probe *Probe, climbs bool) {
+	m.segmented(r, segments, func(_ int, begin, end time.Duration) time.Duration { return probe.OwnBetween(begin, end) }, climbs)
+}
+
+func (m *Meter) segmented(r *Report, segments []Segment, own func(n int, begin, end time.Duration) time.Duration, climbs bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	begin, highest := time.Duration(0), -1.0
 	for n, s := range segments {
 		end := begin + s.Duration
-		row := SegmentRow{Segment: s, OwnP99: probe.OwnBetween(begin, end).Seconds() * 1000}
+		row := SegmentRow{Segment: s, OwnP99: milliseconds(own(n, begin, end))}
 		var at int
 		row.Peak, at = m.peak(int(begin.Seconds()), int(end.Seconds()))
 		counts := n == 0 || n < len(segments)-1 || !climbs
@@ -251,8 +311,7 @@ func (m *Meter) throughput() []Series {
 		var sum second
 		part := m.perSec[from:min(from+per, len(m.perSec))]
 		for _, s := range part {
-			sum = second{intended: sum.intended + s.intended, answered: sum.answered + s.answered, paid: sum.paid + s.paid,
-				authorized: sum.authorized + s.authorized, shed: sum.shed + s.shed}
+			sum.add(s)
 		}
 		for k, n := range []int{sum.intended, sum.paid, sum.answered, sum.authorized, sum.shed} {
 			series[k].add(time.Duration(from)*time.Second, float64(n)/float64(len(part)))

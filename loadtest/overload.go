@@ -91,12 +91,7 @@ func (m *Meter) Overloaded(r *Report, segments []Segment, probe *Probe) error {
 	row := &OverloadRow{OwnBefore: milliseconds(before), OwnDuring: milliseconds(probe.OwnBetween(begin, end)), Left: r.Audit.Left}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	best, _ := m.most(0, min(int(begin.Seconds()), len(m.perSec)), func(s second) int { return s.authorized })
-	row.Before = float64(best) / peakWindow
-	for _, s := range m.perSec[min(int(begin.Seconds()), len(m.perSec)):min(int(end.Seconds()), len(m.perSec))] {
-		row.Offered += float64(s.intended) / segments[1].Duration.Seconds()
-		row.During += float64(s.authorized) / segments[1].Duration.Seconds()
-	}
+	m.borne(row, segments)
 	row.Recovery = m.recovery(end, end+segments[2].Duration, probe, max(2*before, overloadPromise))
 	for _, op := range []Op{Authorize, Capture, Void, Refund} {
 		if m.shed[op] != nil {
@@ -105,6 +100,18 @@ func (m *Meter) Overloaded(r *Report, segments []Segment, probe *Probe) error {
 	}
 	r.Overload = row
 	return nil
+}
+
+// borne writes into the row what was decided before and during the second segment.
+func (m *Meter) borne(row *OverloadRow, segments []Segment) {
+	begin := segments[0].Duration
+	end := begin + segments[1].Duration
+	best, _ := m.most(0, min(int(begin.Seconds()), len(m.perSec)), func(s second) int { return s.authorized })
+	row.Before = float64(best) / peakWindow
+	for _, s := range m.perSec[min(int(begin.Seconds()), len(m.perSec)):min(int(end.Seconds()), len(m.perSec))] {
+		row.Offered += float64(s.intended) / segments[1].Duration.Seconds()
+		row.During += float64(s.authorized) / segments[1].Duration.Seconds()
+	}
 }
 
 // recovery is how many seconds after the end of an overload a stretch begins in which our own share is within its bound and no

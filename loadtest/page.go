@@ -63,9 +63,9 @@ func (r *Report) headlines() []headline {
 		}
 	}
 	out = append(out, headline{"paid", fmt.Sprint(r.Paid)})
-	if r.Books != nil {
-		out = append(out, headline{"double charges", fmt.Sprint(max(r.Books.DoubleCharges, r.Audit.Doubles))},
-			headline{"lost", fmt.Sprint(max(r.Books.Lost, r.Audit.Lost))}, headline{"unknown", fmt.Sprint(r.Books.Unknown)})
+	if b := r.judged(); b != nil {
+		out = append(out, headline{"double charges", fmt.Sprint(max(b.DoubleCharges, r.Audit.Doubles))},
+			headline{"lost", fmt.Sprint(max(b.Lost, r.Audit.Lost))}, headline{"unknown", fmt.Sprint(b.Unknown)})
 	}
 	return out
 }
@@ -77,7 +77,7 @@ const pageText = `<!doctype html>
 <p>{{.Setting}}<br>{{.Started.UTC.Format "2006-01-02 15:04:05 UTC"}}, took {{.Took}}; intended {{.Intended}}, requests sent {{.Sent}}, calls
 answered {{.Answered}}, payments captured {{.Paid}}</p>
 <div class="figures">{{range .Figures}}<div><b>{{.Figure}}</b><span>{{.What}}</span></div>{{end}}</div>
-{{with .LimitNote}}<p>{{.}}</p>{{end}}
+{{with .LimitNote}}<p>{{.}}</p>{{end}}{{with .Note}}<p>{{.}}</p>{{end}}
 {{with .Bad}}<ul class="bad">{{range .}}<li>{{.}}</li>{{end}}</ul>{{end}}
 <section class="plots">{{range .Plots}}<figure><figcaption>{{.Title}}</figcaption>{{.SVG}}<p class="legend">{{range $n, $name :=
 .Names}}<span class="key k{{$n}}">{{$name}}</span> {{end}}</p></figure>{{end}}</section>

@@ -44,6 +44,7 @@ type Player struct {
 	known   []Acknowledged
 	refused []string // orders that were turned away for good
 	overrun int
+	asked   Claim // what was asked for
 }
 
 // Acknowledged is what the API told a shop of one payment. The books must agree.
@@ -155,6 +156,7 @@ func (p *Player) story(ctx context.Context, a Arrival) {
 	if err != nil {
 		return // a trace that was read can be written
 	}
+	p.ask(a.Charge)
 	repeats := p.repeat(ctx, at, a, e)
 	r := p.call(ctx, at, e)
 	nothing := r.nothing // of the first card: after it the order is known
@@ -171,6 +173,7 @@ func (p *Player) story(ctx context.Context, a Arrival) {
 		if e, err = a.authorization(p.options.Prefix, token, a.Second.Card, key); err != nil || !p.sleepUntil(ctx, at) {
 			return
 		}
+		p.ask(a.Charge)
 		r = p.call(ctx, at, e)
 	}
 	known := Acknowledged{}
@@ -185,6 +188,30 @@ func (p *Player) story(ctx context.Context, a Arrival) {
 		p.follow(ctx, a, at, r, token, key, &known)
 	}
 	p.know(a, r, known)
+}
+
+// ask notes that a payment is asked for.
+func (p *Player) ask(charge bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked.Asked++
+	if charge {
+		p.asked.CapturesAsked++
+	}
+}
+
+// askCapture notes that the first capture of a payment is asked for.
+func (p *Player) askCapture() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked.CapturesAsked++
+}
+
+// Asked is what was asked for.
+func (p *Player) Asked() Claim {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
 }
 
 // refuse notes an order of which the cluster would know nothing.
@@ -256,7 +283,7 @@ func (p *Player) outcome(ctx context.Context, token string, auth reply) reply {
 
 // follow makes the captures, voids and refunds, each at its time, or as soon as the step before it was answered.
 func (p *Player) follow(ctx context.Context, a Arrival, at time.Time, auth reply, token, key string, known *Acknowledged) {
-	ready, last := auth.doneAt, auth
+	ready, last, captures := auth.doneAt, auth, false
 	for n, l := range a.Then {
 		if n > 0 && last.status == http.StatusAccepted {
 			// A capture whose outcome is told later: nothing follows one that came to nothing.
@@ -272,6 +299,10 @@ func (p *Player) follow(ctx context.Context, a Arrival, at time.Time, auth reply
 		}
 		if err != nil || !p.sleepUntil(ctx, intended) {
 			return
+		}
+		if l.Op == Capture && !captures && !a.Charge {
+			captures = true
+			p.askCapture()
 		}
 		r := p.call(ctx, intended, e)
 		ready, last = r.doneAt, r

@@ -30,11 +30,20 @@ type Probe struct {
 	last     map[string]map[string]Histogram // url -> route -> own share, as it stood
 	counted  map[string]map[string]float64   // url -> counter, as it stood
 	own      map[string]Histogram            // route -> all
+	each     map[string]*seen                // url -> what this run saw of it
 	recent   []round                         // of authorizations
 	totals   map[string]float64
 	series   map[string]*Series
 	gauges   map[string]float64 // last values, the worst of all processes
 	failures int
+}
+
+// seen is what a run saw of one process.
+type seen struct {
+	own    map[string]Histogram // route -> all
+	recent []round
+	totals map[string]float64
+	starts []float64 // of the process, in seconds since 1970
 }
 
 // round is what our own share of authorizations grew by until a time of the run.
@@ -53,7 +62,7 @@ const (
 // NewProbe takes the base URLs and what to call them ("router 1").
 func NewProbe(urls []string, names map[string]string, start time.Time, now func() time.Time) *Probe {
 	return &Probe{urls: urls, names: names, start: start, now: now, http: &http.Client{Timeout: probeTimeout}, last: map[string]map[string]Histogram{},
-		counted: map[string]map[string]float64{}, own: map[string]Histogram{}, totals: map[string]float64{}, series: map[string]*Series{},
+		each: map[string]*seen{}, counted: map[string]map[string]float64{}, own: map[string]Histogram{}, totals: map[string]float64{}, series: map[string]*Series{},
 		gauges: map[string]float64{}}
 }
 
@@ -76,6 +85,7 @@ func (p *Probe) Round(ctx context.Context) {
 			continue
 		}
 		if delta, err := p.histograms(url, families[n]); err == nil {
+			p.of(url).recent = append(p.of(url).recent, round{at, delta})
 			if sum, err := own.Plus(delta); err == nil {
 				own = sum
 			}
@@ -97,6 +107,15 @@ func (p *Probe) Begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.own, p.recent, p.totals, p.series, p.failures = map[string]Histogram{}, nil, map[string]float64{}, map[string]*Series{}, 0
+	clear(p.each)
+}
+
+// of is what was seen of a process.
+func (p *Probe) of(url string) *seen {
+	if p.each[url] == nil {
+		p.each[url] = &seen{own: map[string]Histogram{}, totals: map[string]float64{}}
+	}
+	return p.each[url]
 }
 
 func (p *Probe) fetch(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
@@ -133,6 +152,9 @@ func (p *Probe) histograms(url string, families map[string]*dto.MetricFamily) (a
 		sum, failed := p.own[route].Plus(delta)
 		if err = errors.Join(err, failed); failed == nil {
 			p.own[route] = sum
+		}
+		if one, err := p.of(url).own[route].Plus(delta); err == nil {
+			p.of(url).own[route] = one
 		}
 		if route == authorizeRoute {
 			authorizations = delta
@@ -179,6 +201,7 @@ func (p *Probe) counters(url string, families map[string]*dto.MetricFamily) {
 			before = 0 // a new process
 		}
 		p.totals[key] += value - before
+		p.of(url).totals[key] += value - before
 	}
 	p.counted[url] = now
 }
@@ -192,6 +215,9 @@ func (p *Probe) process(url string, at time.Duration, families map[string]*dto.M
 		return 0
 	}
 	name := cmp.Or(p.names[url], url)
+	if began := one("process_start_time_seconds"); began > 0 && !slices.Contains(p.of(url).starts, began) {
+		p.of(url).starts = append(p.of(url).starts, began)
+	}
 	p.plot("Memory", name, "MiB").add(at, one("process_resident_memory_bytes")/(1<<20))
 	p.plot("Goroutines", name, "").add(at, one("go_goroutines"))
 	p.plot("Connections and files open", name, "").add(at, one("process_open_fds"))
@@ -228,24 +254,50 @@ func (p *Probe) OwnLately() time.Duration {
 func (p *Probe) OwnBetween(from, to time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return ownOf(slices.DeleteFunc(slices.Clone(p.recent), func(r round) bool { return r.at <= from || r.at > to }))
+	return ownOf(between(p.recent, from, to))
 }
 
-func ownOf(rounds []round) time.Duration {
-	var sum Histogram
+func between(rounds []round, from, to time.Duration) []round {
+	return slices.DeleteFunc(slices.Clone(rounds), func(r round) bool { return r.at <= from || r.at > to })
+}
+
+func ownOf(rounds []round) time.Duration { return p99(sumOf(rounds)) }
+
+func p99(h Histogram) time.Duration { return time.Duration(h.Quantile(.99) * float64(time.Second)) }
+
+func sumOf(rounds []round) (sum Histogram) {
 	for _, r := range rounds {
 		if more, err := sum.Plus(r.own); err == nil {
 			sum = more
 		}
 	}
-	return time.Duration(sum.Quantile(.99) * float64(time.Second))
+	return sum
 }
 
-// Probed writes what the probe saw into a report.
+// Probed writes what the probe saw into a report, whose segments are known.
 func (p *Probe) Probed(r *Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for route, h := range p.own {
+	r.ownShare(p.own)
+	r.ScrapesFailed = p.failures
+	r.PSPs = pspsOf(p.totals)
+	if r.Raw == nil {
+		r.Raw = &Raw{}
+	}
+	for _, url := range p.urls {
+		r.Raw.Processes = append(r.Raw.Processes, p.processRow(url, r.Segments))
+	}
+	for _, s := range p.series {
+		s.thin()
+		r.Series = append(r.Series, *s)
+	}
+	r.sortSeries()
+	r.Growth = growth(r.Series)
+}
+
+// ownShare writes the rows of our own share by route.
+func (r *Report) ownShare(own map[string]Histogram) {
+	for route, h := range own {
 		r.OwnShare = append(r.OwnShare, LatencyRow{What: route, Count: int64(h.Count()), P50: h.Quantile(.5) * 1000, P90: h.Quantile(.9) * 1000,
 			P99: h.Quantile(.99) * 1000, P999: h.Quantile(.999) * 1000, Max: h.Quantile(1) * 1000})
 		if route == authorizeRoute {
@@ -253,22 +305,31 @@ func (p *Probe) Probed(r *Report) {
 		}
 	}
 	slices.SortFunc(r.OwnShare, func(a, b LatencyRow) int { return strings.Compare(a.What, b.What) })
-	r.ScrapesFailed = p.failures
-	r.PSPs = p.psps()
-	for _, s := range p.series {
-		s.thin()
-		r.Series = append(r.Series, *s)
-	}
+}
+
+func (r *Report) sortSeries() {
 	slices.SortStableFunc(r.Series, func(a, b Series) int {
 		return cmp.Or(plotRank(a.Plot)-plotRank(b.Plot), strings.Compare(a.Name, b.Name))
 	})
-	r.Growth = growth(r.Series)
 }
 
-// psps reads the counters by PSP.
-func (p *Probe) psps() []PSPRow {
+// processRow is what is kept of one process.
+func (p *Probe) processRow(url string, segments []SegmentRow) ProcessRow {
+	s := p.of(url)
+	row := ProcessRow{URL: url, Name: cmp.Or(p.names[url], url), Starts: s.starts, Own: s.own, PSPs: pspsOf(s.totals)}
+	begin := time.Duration(0)
+	for _, segment := range segments {
+		end := begin + segment.Duration
+		row.Segments = append(row.Segments, sumOf(between(s.recent, begin, end)))
+		begin = end
+	}
+	return row
+}
+
+// pspsOf reads the counters by PSP.
+func pspsOf(totals map[string]float64) []PSPRow {
 	rows := map[string]*PSPRow{}
-	for key, value := range p.totals {
+	for key, value := range totals {
 		fields := strings.Split(key, " ")
 		if len(fields) < 2 || !strings.HasPrefix(key, "paygrid_psp_") {
 			continue
@@ -290,9 +351,11 @@ func (p *Probe) psps() []PSPRow {
 	for _, row := range rows {
 		out = append(out, *row)
 	}
-	slices.SortFunc(out, func(a, b PSPRow) int { return strings.Compare(a.PSP, b.PSP) })
+	slices.SortFunc(out, comparePSPs)
 	return out
 }
+
+func comparePSPs(a, b PSPRow) int { return strings.Compare(a.PSP, b.PSP) }
 
 // labelled is a metric's label, "" if it has none of that name.
 func labelled(metric *dto.Metric, name string) string {

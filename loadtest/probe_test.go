@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,10 +29,12 @@ paygrid_psp_breaker_trips_total{psp="adyen",operation="capture"} %d
 paygrid_psp_outcomes_total{psp="stripe",operation="capture",outcome="APPROVED"} %d
 # TYPE go_goroutines gauge
 go_goroutines %d
+# TYPE process_start_time_seconds gauge
+process_start_time_seconds %d
 # TYPE paygrid_attempts_pending gauge
 paygrid_attempts_pending{shard="a",older_than="0s"} 4
 paygrid_attempts_pending{shard="b",older_than="0s"} 2
-`, n*9/10, n, n, n, n, n, n, n)
+`, n*9/10, n, n, n, n, n, n, n, 1_700_000_000+n%100)
 }
 
 // TestProbeAddsUpOverDeaths: a router that dies and comes back counts from zero, and nothing is lost or counted twice; what
@@ -80,6 +83,47 @@ func TestProbeAddsUpOverDeaths(t *testing.T) {
 	for _, s := range r.Series {
 		if s.Plot == "Goroutines" && (s.Name != "router 1" || len(s.Points) != 4) {
 			t.Errorf("goroutines are plotted as %+v", s)
+		}
+	}
+}
+
+// TestProbeTellsProcessesApart: what is kept for a merge is by process and segment, and that of this run alone.
+func TestProbeTellsProcessesApart(t *testing.T) {
+	var counts [2]atomic.Int64
+	var urls []string
+	for n := range counts {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, metricsOf(int(counts[n].Load()))) }))
+		defer server.Close()
+		urls = append(urls, server.URL)
+	}
+	start := time.Unix(0, 0)
+	at := start.Add(-time.Second) // the trace begins later
+	p := NewProbe(urls, map[string]string{urls[0]: "router 1"}, start, func() time.Time { return at })
+	for n, steps := range [][2]int64{{1000, 500}, {1000, 500}, {1100, 500}, {1300, 550}, {40, 600}} {
+		counts[0].Store(steps[0])
+		counts[1].Store(steps[1])
+		if p.Round(t.Context()); n == 0 {
+			p.Begin()
+			continue
+		}
+		at = at.Add(time.Second)
+	}
+	r := &Report{Segments: []SegmentRow{{Segment: Segment{Duration: time.Second}}, {Segment: Segment{Duration: time.Second}}}}
+	p.Probed(r)
+	var got []string
+	for _, row := range r.Raw.Processes {
+		text := fmt.Sprintf("%s: %d calls, stripe %d, began %d times", row.Name, row.calls(), row.PSPs[1].Chosen, len(row.Starts))
+		for _, h := range row.Segments {
+			text += fmt.Sprintf(", %d", h.Count())
+		}
+		got = append(got, text)
+	}
+	if want := []string{"router 1: 340 calls, stripe 340, began 2 times, 200, 40", urls[1] + ": 100 calls, stripe 100, began 2 times, 50, 50"}; !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	for _, s := range r.Series {
+		if s.Points[0].Seconds < 0 {
+			t.Errorf("%s of %s begins at %.0f s", s.Plot, s.Name, s.Points[0].Seconds)
 		}
 	}
 }

@@ -48,6 +48,24 @@ type Report struct {
 	Failures []string  `json:"failures"` // why the verdict is FAIL
 	Pass     bool      `json:"pass"`
 	Verdict  string    `json:"verdict"`
+
+	Note   string    `json:"note,omitempty"`
+	Share  *Share    `json:"share,omitempty"` // nil: made of parts
+	Claim  Claim     `json:"claim"`
+	Bounds Bounds    `json:"bounds"`          // of the whole run
+	Parts  []PartRow `json:"parts,omitempty"` // that the report was made of
+	Raw    *Raw      `json:"raw,omitempty"`   // nil: an old report, or one made of parts
+}
+
+// PartRow is one of the reports that a report was made of.
+type PartRow struct {
+	Part     string        `json:"part"`
+	After    time.Duration `json:"after"` // the first one began
+	Intended int           `json:"intended"`
+	Sent     int64         `json:"sent"`
+	Answered int           `json:"answered"`
+	Paid     int           `json:"paid"`
+	Pass     bool          `json:"pass"`
 }
 
 // SegmentRow is one stretch of the run.
@@ -112,22 +130,41 @@ type BooksRow struct {
 	Shards, Payments, Attempts, Refunds, Entries, Events, Witnessed int
 	Unknown                                                         int // attempts without an answer
 	DoubleCharges, Lost, Unbalanced                                 int
+	OfRun, CapturedOfRun                                            int   // payments of this run, all its parts together; … of which something is captured
+	Seq                                                             int64 // how far the books had come: their logs' numbers added up
+	Moving                                                          bool  // they went on while they were read
 	Findings                                                        []string
 }
 
 // Bounds are what a verdict asks beyond the money; 0 asks nothing.
 type Bounds struct {
-	MinPeak   float64       // payments a second
-	MaxOwnP99 time.Duration // of authorizations, in the segment that has the peak
-	Flat      bool          // memory, goroutines, connections and lag must not grow
-	Keeper    string        // process whose memory may: it keeps the simulated PSPs' books and the topic
+	MinPeak   float64       `json:"minPeakPps"` // payments a second
+	MaxOwnP99 time.Duration `json:"maxOwnP99"`  // of authorizations, in the segment that has the peak
+	Flat      bool          `json:"flat"`       // memory, goroutines, connections and lag must not grow
+	Keeper    string        `json:"keeper"`     // process whose memory may: it keeps the simulated PSPs' books and the topic
 
-	MinKept     float64       // of the authorizations before an overload, in percent, that it must leave
-	MaxRecovery time.Duration // from the end of an overload until all is as before
+	MinKept     float64       `json:"minKeptPercent"` // of the authorizations before an overload, in percent, that it must leave
+	MaxRecovery time.Duration `json:"maxRecovery"`    // from the end of an overload until all is as before
 }
 
-// Conclude decides the verdict.
+// Notes of parts.
+const (
+	notePart   = "This is %s: the books, the PSPs and our own share are those of the whole cluster. How much the parts did together, loadtest merge says."
+	noteMoving = " Others still sent while the books were read: here only this part's own payments are compared with them."
+)
+
+// Conclude decides the verdict. Of a part it does not ask what only the whole run can do, nor judge books that others still moved:
+// Merge does.
 func (r *Report) Conclude(b Bounds) {
+	r.Bounds = b
+	books := r.judged()
+	if r.Share.isPart() {
+		b.MinPeak, b.MinKept = 0, 0
+		r.Note = fmt.Sprintf(notePart, r.Share)
+		if books != r.Books {
+			r.Note += noteMoving
+		}
+	}
 	fail := func(bad bool, format string, args ...any) {
 		if bad {
 			r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
@@ -135,12 +172,11 @@ func (r *Report) Conclude(b Bounds) {
 	}
 	lost, double := r.Audit.Lost, r.Audit.Doubles
 	unknown, unbalanced := 0, 0
-	if r.Books == nil {
-		fail(true, "nobody looked into the books: name the shard map")
-	} else {
-		lost, double = max(lost, r.Books.Lost), max(double, r.Books.DoubleCharges)
-		unknown, unbalanced = max(0, r.Books.Unknown-r.Audit.Buyers), r.Books.Unbalanced
-		fail(len(r.Books.Findings) > 0, "%d findings in the books", len(r.Books.Findings))
+	fail(r.Books == nil, "nobody looked into the books: name the shard map")
+	if books != nil {
+		lost, double = max(lost, books.Lost), max(double, books.DoubleCharges)
+		unknown, unbalanced = max(0, books.Unknown-r.Audit.Buyers), books.Unbalanced
+		fail(len(books.Findings) > 0, "%d findings in the books", len(books.Findings))
 	}
 	fail(double > 0, "%d double charges", double)
 	fail(lost > 0, "%d payments lost", lost)
@@ -160,18 +196,22 @@ func (r *Report) Conclude(b Bounds) {
 		r.Failures = append(r.Failures, r.Overload.failures(b)...)
 	}
 	r.Pass = len(r.Failures) == 0
-	word := "FAIL"
-	if r.Pass {
-		word = "PASS"
-	}
 	r.Verdict = fmt.Sprintf("VERDICT %s intended=%d answered=%d paid=%d double_charges=%d lost=%d unbalanced=%d unknown=%d peak_pps=%.0f own_p99_ms=%.1f",
-		word, r.Intended, r.Answered, r.Paid, double, lost, unbalanced, unknown, r.Peak, own)
+		wordOf(r.Pass), r.Intended, r.Answered, r.Paid, double, lost, unbalanced, unknown, r.Peak, own)
 	if r.Limit > 0 {
 		r.Verdict += fmt.Sprintf(" limit_pps=%.0f", r.Limit)
 	}
 	if r.Overload != nil {
 		r.Verdict += fmt.Sprintf(" kept_percent=%.0f recovery_s=%.0f", r.Overload.kept(), r.Overload.Recovery)
 	}
+}
+
+// judged are the books that this report can judge; nil: nobody looked, or other parts still moved what is compared.
+func (r *Report) judged() *BooksRow {
+	if r.Share.isPart() && r.Books != nil && r.Books.Moving {
+		return nil
+	}
+	return r.Books
 }
 
 // WriteText writes the report for a terminal. The last line is the verdict.
@@ -189,8 +229,10 @@ func (r *Report) WriteText(out io.Writer) error {
 		}
 		fmt.Fprintln(w)
 	}
-	if r.LimitNote != "" {
-		fmt.Fprintf(w, "%s\n\n", r.LimitNote)
+	for _, note := range []string{r.LimitNote, r.Note} {
+		if note != "" {
+			fmt.Fprintf(w, "%s\n\n", note)
+		}
 	}
 	for _, line := range slices.Concat(r.Failures, r.findings()) {
 		fmt.Fprintf(w, "! %s\n", line)
@@ -204,8 +246,8 @@ const shownFindings = 20
 
 func (r *Report) findings() []string {
 	all := slices.Clone(r.Audit.Findings)
-	if r.Books != nil {
-		all = append(all, r.Books.Findings...)
+	if b := r.judged(); b != nil {
+		all = append(all, b.Findings...)
 	}
 	return all[:min(len(all), shownFindings)]
 }
@@ -219,7 +261,7 @@ type table struct {
 
 func (r *Report) tables() []table {
 	inAll := latencyTable("Latency in all, from the intended start (ms)", slices.Concat(r.Latency, []LatencyRow{r.GeneratorLate}))
-	return []table{r.segmentTable(), r.overloadTable(), r.shedTable(), r.booksTable(), r.answerTable(), inAll,
+	return []table{r.partTable(), r.segmentTable(), r.overloadTable(), r.shedTable(), r.booksTable(), r.answerTable(), inAll,
 		latencyTable("Our own share, without the PSP (ms)", r.OwnShare), r.pspTable(), r.faultTable(), r.growthTable(), r.slowTable()}
 }
 
@@ -232,10 +274,26 @@ func (r *Report) segmentTable() table {
 	return t
 }
 
+func (r *Report) partTable() table {
+	t := table{Title: "Parts", Head: []string{"part", "began after", "intended", "sent", "answered", "paid", "verdict"}}
+	for _, p := range r.Parts {
+		t.Rows = append(t.Rows, []string{p.Part, p.After.Round(time.Millisecond).String(), fmt.Sprint(p.Intended), fmt.Sprint(p.Sent),
+			fmt.Sprint(p.Answered), fmt.Sprint(p.Paid), wordOf(p.Pass)})
+	}
+	return t
+}
+
+func wordOf(pass bool) string {
+	if pass {
+		return "PASS"
+	}
+	return "FAIL"
+}
+
 func (r *Report) booksTable() table {
 	t := table{Title: "Money", Head: []string{"", "count"}}
 	row := func(what string, n any) { t.Rows = append(t.Rows, []string{what, fmt.Sprint(n)}) }
-	if b := r.Books; b != nil {
+	if b := r.judged(); b != nil {
 		row("shards", b.Shards)
 		row("payments", b.Payments)
 		row("attempts", b.Attempts)
@@ -247,6 +305,12 @@ func (r *Report) booksTable() table {
 		row("sums that do not balance", b.Unbalanced)
 		row("attempts without an answer", max(0, b.Unknown-r.Audit.Buyers))
 		row("payments that wait for their buyer", r.Audit.Buyers)
+		if len(r.Parts) > 0 {
+			row("payments of this run: asked for, named by the API", fmt.Sprintf("%d, %d", r.Claim.Asked, r.Claim.Named))
+			row("… in the books", b.OfRun)
+			row("captures of this run: asked for, acknowledged", fmt.Sprintf("%d, %d", r.Claim.CapturesAsked, r.Claim.Captured))
+			row("… payments with captures in the books", b.CapturedOfRun)
+		}
 	}
 	row("contradictions between API and books", r.Audit.Found)
 	row("payments digest", r.Audit.Payments)

@@ -19,7 +19,11 @@ type Point struct {
 	Value   float64 `json:"v"`
 }
 
+// add adds a point, unless the run has not begun.
 func (s *Series) add(at time.Duration, value float64) {
+	if at < 0 {
+		return
+	}
 	s.Points = append(s.Points, Point{at.Seconds(), value})
 }
 

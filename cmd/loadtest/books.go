@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"paygrid/ledger"
 	"paygrid/loadtest"
@@ -38,32 +37,28 @@ func (o overlooked) Walk(ctx context.Context, shardName string, visit func(shard
 	})
 }
 
-// audit compares all books. Payments must stand still meanwhile.
-func audit(ctx context.Context, c *cluster, player *loadtest.Player, r *loadtest.Report) error {
-	if c.mapPath == "" {
-		return nil
-	}
-	shards, err := shard.Open(ctx, shard.NewMapFile(c.mapPath), shard.Options{Lanes: 1, Now: time.Now}, nil)
+// compareBooks compares all books with each other, and with what the API acknowledged to this process. Those of the PSPs are read
+// first: payments must stand still meanwhile.
+func compareBooks(ctx context.Context, shards *shard.Cluster, sims map[string]string, player *loadtest.Player, prefix string,
+) (*loadtest.Audit, *loadtest.BooksRow, error) {
+	moved, err := witness(ctx, sims)
 	if err != nil {
-		return err
-	}
-	defer shards.Close()
-	moved, err := witness(ctx, c.sims)
-	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	a := loadtest.NewAudit(player.Acknowledged())
+	a.Run(prefix)
 	a.Refused(player.Refused())
 	verified, err := payment.Verify(ctx, overlooked{shards, a}, moved)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	r.Audit = a.Result()
-	r.Books = booksRow(verified)
+	return a, booksRow(verified), nil
+}
+
+func explainSlowest(ctx context.Context, shards *shard.Cluster, r *loadtest.Report) {
 	for n := range r.Slowest {
 		r.Slowest[n].Explain = explain(ctx, shards, r.Slowest[n].Payment)
 	}
-	return nil
 }
 
 func booksRow(v *payment.Report) *loadtest.BooksRow {

@@ -25,7 +25,7 @@ func TestTrafficCommandsRefuse(t *testing.T) {
 		"overload": {"run", "--overload", "much"}, "no overload": {"run", "--overload", "-1"}, "overload of a trace": {"run", "--trace", "x", "--overload", "9"},
 		"url": {"run", "--url", "nowhere", "--key", "a=b"}, "no key": {"run", "--url", "http://127.0.0.1:1"}, "key": {"run", "--key", "a"},
 		"start": {"run", "--start", "noon"}, "trace flag": {"trace", "--refunds", "many"}, "sellers": {"trace", "--sellers", "0"},
-		"target": {"record", "--target", "nowhere"}, "report": {"report"}, "no report": {"report", "/nowhere"}, "compare": {"compare", "one"},
+		"target": {"record", "--target", "nowhere"}, "merge": {"merge"}, "merge of nothing": {"merge", "/nowhere"}, "report": {"report"}, "no report": {"report", "/nowhere"}, "compare": {"compare", "one"},
 		"trace that is not there": {"run", "--trace", "/nowhere", "--url", "http://127.0.0.1:1", "--key", "a=b"},
 	} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {

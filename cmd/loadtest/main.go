@@ -4,6 +4,7 @@
 //	loadtest trace    writes a trace to play
 //	loadtest record   writes a trace from live traffic, without personal details
 //	loadtest report   writes a kept report again; compare writes two side by side
+//	loadtest merge    makes one report of those of generators that shared a trace
 //	loadtest bench    what one shard commits: one Change per statement, coalesced, and a naive twin
 package main
 
@@ -37,12 +38,13 @@ const commands = `usage: loadtest COMMAND [flags]
   record   pass live traffic on and write a trace of it, without personal details
   report   write a report of run --json again, as text or page
   compare  write two reports side by side
+  merge    make one report, with one verdict, of those of generators that shared a trace (run --part)
   bench    what one shard commits: one Change per statement, coalesced, and a naive twin
 
 loadtest COMMAND --help lists the flags.
 `
 
-const wanted = "want run, trace, record, report, compare or bench"
+const wanted = "want run, trace, record, report, compare, merge or bench"
 
 // run executes one command; stdout gets its report, stderr its progress.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -61,6 +63,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return runReport(rest, stdout, stderr)
 	case "compare":
 		return runCompare(rest, stdout)
+	case "merge":
+		return runMerge(rest, stdout, stderr)
 	case "bench":
 		return runBench(ctx, rest, stdout, stderr)
 	case "help", "-h", "-help", "--help":

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
+	"hash"
 	"io"
 	"iter"
 	"os"
@@ -53,15 +56,17 @@ func runFlags(args []string, stderr io.Writer) (runOptions, error) {
 	o.traffic.flags(flags, "steady:20:15s")
 	o.clusterFlags(flags)
 	flags.StringVar(&o.trace, "trace", "", "file with a trace to play instead of a profile; - is standard input")
-	flags.Func("part", "k/n: play the k-th of n parts; as many generators share a trace", o.readPart)
+	flags.Func("part", "k/n: play the k-th of n parts of one trace: n generators share it against one cluster (--url), each with --json, the same\n"+
+		"--start or --prefix, --map and --sim; loadtest merge makes one report of theirs", o.readPart)
 	flags.Func("start", "RFC 3339: when the trace begins, for generators that begin together; default: in a second", func(text string) (err error) {
 		o.start, err = time.Parse(time.RFC3339, text)
 		return err
 	})
-	flags.StringVar(&o.prefix, "prefix", "", "of orders and keys; a cluster that is there already must not have seen it (default there: from the clock)")
+	flags.StringVar(&o.prefix, "prefix", "", "of orders and keys; a cluster that is there already must not have seen it\n"+
+		"(default there: from the clock, of parts from --start)")
 	flags.Func("faults", "script, or @FILE: at 60s: psp stripe outage 30s; at 90s: kill router 2; at 95s: start router 2;\nat 120s: kafka down 20s; "+
 		"at 150s: database restart; at 180s: worker pause 20s", o.readFaults)
-	flags.DurationVar(&o.settle, "settle", 2*time.Minute, "how long to wait in the end for attempts without an answer, and notices")
+	flags.DurationVar(&o.settle, "settle", 2*time.Minute, "how long to wait in the end for attempts without an answer, notices, and other parts")
 	flags.DurationVar(&o.limitOwn, "limit-own-p99", 0, "a ramp ends where our own share's p99 passes this; the report says at how many payments/s")
 	flags.Float64Var(&o.bounds.MinPeak, "min-peak", 0, "FAIL below so many payments/s at the peak")
 	flags.DurationVar(&o.bounds.MaxOwnP99, "max-own-p99", 0, "FAIL if our own share of an authorization is above this at p99 in the segment with the peak")
@@ -145,8 +150,28 @@ func (o *runOptions) check() error {
 	case o.trace != "" && o.limitOwn > 0:
 		return errors.New("--limit-own-p99: a trace has no ramp; use --profile")
 	}
+	return o.checkPart()
+}
+
+// checkPart refuses what parts of one run cannot have.
+func (o *runOptions) checkPart() error {
+	switch {
+	case o.part[1] == 1 || len(o.urls) == 0:
+		return nil
+	case o.prefix == "" && o.start.IsZero():
+		return &PartError{Flag: "start", Remedy: "give all parts the same --start, or the same --prefix: the books know one run's payments by it"}
+	case o.prefix != "" && !strings.HasSuffix(o.prefix, "-"):
+		return &PartError{Flag: "prefix", Remedy: fmt.Sprintf("%q: with --part it must end with a hyphen, so that no other run's begins with it", o.prefix)}
+	case o.overload == findCapacity:
+		return &PartError{Flag: "overload", Remedy: "each part would find a capacity of its own: name that of the whole"}
+	}
 	return nil
 }
+
+// PartError is returned for flags with which a part could not be put together with the others.
+type PartError struct{ Flag, Remedy string }
+
+func (e *PartError) Error() string { return fmt.Sprintf("--%s: %s", e.Flag, e.Remedy) }
 
 // runRun plays traffic against a cluster, and ends with the verdict.
 func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -184,7 +209,11 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) (err e
 func (o *runOptions) cluster(ctx context.Context, stderr io.Writer) (*cluster, error) {
 	if len(o.urls) > 0 {
 		if o.prefix == "" {
-			o.prefix = fmt.Sprintf("r%d-", time.Now().Unix())
+			begin := time.Now()
+			if o.part[1] > 1 {
+				begin = o.start
+			}
+			o.prefix = fmt.Sprintf("r%d-", begin.Unix())
 		}
 		return existing(o.urls, o.keys, o.mapPath, o.sims)
 	}
@@ -218,24 +247,63 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return errors.Join(write(file), file.Close())
 }
 
-// arrivals are those of the trace or of the profile, and of this process's part; close ends the reading.
-func (o *runOptions) arrivals() (all iter.Seq2[loadtest.Arrival, error], closing func() error, err error) {
-	closing = func() error { return nil }
+// traffic is what a process plays: its part of a trace or a profile.
+type traffic struct {
+	mine   iter.Seq2[loadtest.Arrival, error]
+	extent loadtest.Extent // of the whole
+	digest hash.Hash       // of the file; nil for a profile
+	close  func() error
+}
+
+// trace names what is played. It is read to its end.
+func (t *traffic) trace() string {
+	if t.digest == nil {
+		return "generated"
+	}
+	return "sha256:" + hex.EncodeToString(t.digest.Sum(nil))
+}
+
+// arrivals are those of the trace or of the profile, and of this process's part.
+func (o *runOptions) arrivals() (*traffic, error) {
+	t := &traffic{close: func() error { return nil }}
+	var all iter.Seq2[loadtest.Arrival, error]
+	var err error
 	switch o.trace {
 	case "":
 		all, err = o.traffic.generate()
 	case "-":
-		all = loadtest.ReadTrace(os.Stdin)
+		all = t.read(os.Stdin)
 	default:
 		var file *os.File
 		if file, err = os.Open(o.trace); err == nil {
-			all, closing = loadtest.ReadTrace(file), file.Close
+			all, t.close = t.read(file), file.Close
 		}
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return loadtest.PartOf(all, o.part[0], o.part[1]), closing, nil
+	t.mine = loadtest.PartOf(t.extent.Of(all), o.part[0], o.part[1])
+	return t, nil
+}
+
+func (t *traffic) read(from io.Reader) iter.Seq2[loadtest.Arrival, error] {
+	t.digest = sha256.New()
+	return loadtest.ReadTrace(io.TeeReader(from, t.digest))
+}
+
+// share says what part of what was played.
+func (o *runOptions) share(t *traffic) *loadtest.Share {
+	s := &loadtest.Share{Part: o.part[0], Parts: o.part[1], Trace: t.trace(), Prefix: o.prefix, OwnCluster: len(o.urls) == 0,
+		Setting: fmt.Sprintf("shed tries %d, impatient shops %t, overload %q, limit %s", o.shedTries, o.impatient, o.overload, o.limitOwn)}
+	if t.digest == nil {
+		s.Seed, s.Profile = o.traffic.seed, loadtest.ProfileText(o.traffic.segments)
+		s.Traffic = fmt.Sprintf("clients %s, sellers %d, whale %t, habits %+v", strings.Join(o.traffic.clients, ","), o.traffic.sellers, o.traffic.whale,
+			o.traffic.habits)
+	}
+	if t.extent.Whole {
+		s.Arrivals = t.extent.Arrivals
+	}
+	return s
 }
 
 // setting says what was tested, for people.

@@ -23,6 +23,7 @@ type trial struct {
 	probe    *loadtest.Probe
 	player   *loadtest.Player
 	saboteur saboteur
+	traffic  *traffic
 
 	stop     chan struct{} // closed: no further arrivals
 	limit    float64       // payments a second that our own share's bound held for, in the ramp
@@ -36,6 +37,7 @@ const (
 	probesMax     = 1000 // of a long run, which are then further apart
 	lateSeconds   = 5
 	settlePause   = time.Second
+	quietLooks    = 5 // in a row that show no step of the books: the other parts are over, too
 )
 
 func newTrial(o runOptions, c *cluster, progress io.Writer) (*trial, error) {
@@ -60,20 +62,18 @@ func (t *trial) run(ctx context.Context) (*loadtest.Report, error) {
 		return nil, err
 	}
 	took := time.Since(t.start)
-	r := &loadtest.Report{Title: t.o.title, Setting: t.o.setting(t.c), Started: t.start, Took: took.Round(time.Millisecond), Faults: t.saboteur.rows}
-	if err := t.settle(ctx); err != nil {
-		return nil, err
-	}
+	r := &loadtest.Report{Title: t.o.title, Setting: t.o.setting(t.c), Started: t.start, Took: took.Round(time.Millisecond), Faults: t.saboteur.rows,
+		Share: t.o.share(t.traffic), Claim: t.player.Asked()}
 	r.Sent, r.Overrun = t.player.Sent()
 	t.meter.Measured(r)
+	if err := t.audit(ctx, r); err != nil {
+		return nil, fmt.Errorf("compare the books: %w", err)
+	}
 	if t.o.trace == "" {
 		t.meter.Segmented(r, t.o.traffic.segments, t.probe, t.o.limitOwn > 0)
 	}
 	t.probe.Probed(r)
 	t.noteLimit(r)
-	if err := audit(ctx, t.c, t.player, r); err != nil {
-		return nil, fmt.Errorf("compare the books: %w", err)
-	}
 	if t.o.overload != "" {
 		if err := t.meter.Overloaded(r, t.o.traffic.segments, t.probe); err != nil {
 			return nil, err
@@ -95,21 +95,26 @@ func (t *trial) capacity(ctx context.Context) (float64, error) {
 	if err := t.play(ctx); err != nil {
 		return 0, err
 	}
-	return t.limit, t.settle(ctx)
+	shards, err := t.shards(ctx)
+	if err != nil || shards == nil {
+		return t.limit, err
+	}
+	defer shards.Close()
+	_, err = t.settle(ctx, shards, time.Now().Add(t.o.settle))
+	return t.limit, err
 }
 
 // play sends the traffic, with the faults and the probe beside it.
 func (t *trial) play(ctx context.Context) (err error) {
-	arrivals, closing, err := t.o.arrivals()
-	if err != nil {
+	if t.traffic, err = t.o.arrivals(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closing()) }()
+	defer func() { err = errors.Join(err, t.traffic.close()) }()
 	beside, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { t.watch(beside) })
 	group.Go(func() { t.saboteur.sabotage(beside, t.start, t.o.faults, t.progress) })
-	err = t.player.Play(ctx, t.start, arrivals)
+	err = t.player.Play(ctx, t.start, t.traffic.mine)
 	select {
 	case <-t.stop:
 		err = ctx.Err()
@@ -166,29 +171,102 @@ func (t *trial) noteLimit(r *loadtest.Report) {
 	}
 }
 
-// settle waits until no attempt is without an answer and no notice waits, or the time for it is over: the verdict then says
-// what is left.
-func (t *trial) settle(ctx context.Context) error {
+// shards opens the books; nil if nobody told where they are.
+func (t *trial) shards(ctx context.Context) (*shard.Cluster, error) {
 	if t.c.mapPath == "" {
-		return nil
+		return nil, nil //nolint:nilnil // as told
 	}
-	shards, err := shard.Open(ctx, shard.NewMapFile(t.c.mapPath), shard.Options{Lanes: 1, Now: time.Now}, nil)
-	if err != nil {
+	return shard.Open(ctx, shard.NewMapFile(t.c.mapPath), shard.Options{Lanes: 1, Now: time.Now}, nil)
+}
+
+// audit waits until the books stand still, and compares them. If they went on meanwhile it does so again, as long as there is
+// time: nothing can be said of books that others still write.
+func (t *trial) audit(ctx context.Context, r *loadtest.Report) error {
+	shards, err := t.shards(ctx)
+	if err != nil || shards == nil {
 		return err
 	}
 	defer shards.Close()
-	deadline := time.Now().Add(t.o.settle)
-	for {
-		waiting, err := waitingOn(ctx, shards)
-		if err == nil && waiting == 0 || time.Now().After(deadline) {
+	over := time.Now()
+	if t.o.part[1] > 1 {
+		// A lull of the other parts is not their end.
+		if planned := t.start.Add(t.traffic.extent.Last); planned.After(over) {
+			over = planned
+		}
+		fmt.Fprintf(t.progress, "waiting for the end of the trace, of which others play the rest\n")
+		if !waitUntil(ctx, over) {
+			return ctx.Err()
+		}
+	}
+	for deadline := over.Add(t.o.settle); ; {
+		before, err := t.settle(ctx, shards, deadline)
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(t.progress, "waiting for %d attempts and notices\n", waiting)
+		a, books, err := compareBooks(ctx, shards, t.c.sims, t.player, t.o.prefix)
+		if err != nil {
+			return err
+		}
+		if books.Seq, err = stepsOf(ctx, shards); err != nil {
+			return err
+		}
+		if books.Moving = books.Seq != before; books.Moving && time.Now().Before(deadline) {
+			continue
+		}
+		r.Audit, r.Books = a.Result(), books
+		var named loadtest.Claim
+		named, books.OfRun, books.CapturedOfRun = a.Counted()
+		r.Claim.Named, r.Claim.Captured = named.Named, named.Captured
+		explainSlowest(ctx, shards, r)
+		return nil
+	}
+}
+
+// settle waits until no attempt is without an answer and no notice waits, or the time for it is over: the verdict then says
+// what is left. A part also waits until the books make no step any more, since others may still send. It returns how far they are.
+func (t *trial) settle(ctx context.Context, shards *shard.Cluster, deadline time.Time) (steps int64, err error) {
+	looks, quiet := 1, 0
+	if t.o.part[1] > 1 {
+		looks = quietLooks
+	}
+	for last := int64(-1); ; last = steps {
+		waiting, err := waitingOn(ctx, shards)
+		if err != nil {
+			return 0, err
+		}
+		if steps, err = stepsOf(ctx, shards); err != nil {
+			return 0, err
+		}
+		if quiet++; steps != last {
+			quiet = 1
+		}
+		if waiting == 0 && quiet >= looks || time.Now().After(deadline) {
+			return steps, nil
+		}
+		if waiting > 0 {
+			fmt.Fprintf(t.progress, "waiting for %d attempts and notices\n", waiting)
+		} else if last >= 0 {
+			fmt.Fprintf(t.progress, "waiting until the other parts are over: the books made %d steps\n", steps-last)
+		}
 		if !waitUntil(ctx, time.Now().Add(settlePause)) {
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
 		t.probe.Round(ctx)
 	}
+}
+
+// stepsOf adds up how far the logs of all buckets reach: it grows with every payment that is begun or moved.
+func stepsOf(ctx context.Context, shards *shard.Cluster) (sum int64, err error) {
+	for _, name := range shards.ShardNames() {
+		heads, err := shards.Heads(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		for _, h := range heads {
+			sum += h.Seq
+		}
+	}
+	return sum, nil
 }
 
 // waitingOn counts attempts without an answer and notices not yet applied, over all shards.
