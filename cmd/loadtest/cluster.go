@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ type cluster struct {
 	urls    []string          // of routers
 	worker  string            // URL of the worker's metrics; "" without one
 	mapPath string            // "" = nobody can look into the shards
+	control string            // URL of paygrid dev's control; "" without one
 	sims    map[string]string // psp -> URL of its simulator
 	keys    map[string]string // client -> API key
 
@@ -26,8 +28,8 @@ type cluster struct {
 	config  string
 	dir     string // of the binary and the log; removed at the end
 	log     *os.File
-	dev     *child         // database, simulators and the first router; nil for a cluster that is there already
-	routers map[int]*child // by number; the first is in dev
+	dev     *child         // database, simulators and broker; nil for a cluster that is there already
+	routers map[int]*child // by number, from 1
 	work    *child
 }
 
@@ -40,7 +42,7 @@ type clusterOptions struct {
 	Log        string // file for what the children say; "" = one that is removed with a run that went well
 }
 
-// startCluster starts paygrid dev with its first router, the other routers and a worker, each a process of its own.
+// startCluster starts paygrid dev without routers, a worker and the routers, each a process of its own.
 func startCluster(ctx context.Context, o clusterOptions) (_ *cluster, err error) {
 	c := &cluster{binary: o.Binary, routers: map[int]*child{}}
 	defer func() {
@@ -65,12 +67,15 @@ func startCluster(ctx context.Context, o clusterOptions) (_ *cluster, err error)
 	if err := c.startDev(ctx, o); err != nil {
 		return nil, err
 	}
-	for n := 2; n <= o.Routers; n++ {
-		if err := c.startRouter(ctx, n, "127.0.0.1:0"); err != nil {
+	if err := c.startWorker(ctx); err != nil { // before routers, which work as well: it is to hold the leases
+		return nil, err
+	}
+	for n := range o.Routers {
+		if err := c.startRouter(ctx, n+1, "127.0.0.1:0"); err != nil {
 			return nil, err
 		}
 	}
-	return c, c.startWorker(ctx)
+	return c, c.tellPSPs(ctx)
 }
 
 // build compiles paygrid: a child of go run would not get our signals.
@@ -84,12 +89,12 @@ func (c *cluster) build(ctx context.Context) error {
 }
 
 func (c *cluster) startDev(ctx context.Context, o clusterOptions) error {
-	p, said, err := startProcess(ctx, "paygrid dev", c.log, c.binary, "dev", "--ephemeral", "--shards", strconv.Itoa(o.Shards), "--routers", "1",
-		"--listen", "127.0.0.1:0", "--psp-latency", o.PSPLatency.String())
+	p, said, err := startProcess(ctx, "paygrid dev", c.log, c.binary, "dev", "--ephemeral", "--shards", strconv.Itoa(o.Shards), "--routers", "0",
+		"--psp-latency", o.PSPLatency.String())
 	if err != nil {
 		return err
 	}
-	c.dev, c.mapPath, c.config, c.urls = p, said["map"], said["config"], strings.Split(said["url"], ",")
+	c.dev, c.mapPath, c.config, c.control = p, said["map"], said["config"], said["control"]
 	c.sims, c.keys = map[string]string{}, map[string]string{}
 	for _, psp := range []string{"stripe", "adyen"} {
 		if said[psp] != "" {
@@ -99,8 +104,22 @@ func (c *cluster) startDev(ctx context.Context, o clusterOptions) error {
 	for _, key := range strings.Split(said["keys"], ",") {
 		c.keys[strings.TrimPrefix(key, "tk_")] = key // tk_shop_a is the key of shop_a
 	}
-	if c.mapPath == "" || c.config == "" || c.urls[0] == "" {
-		return fmt.Errorf("paygrid dev said %v: want url, map and config", said)
+	if c.mapPath == "" || c.config == "" || c.control == "" {
+		return fmt.Errorf("paygrid dev said %v: want map, config and control", said)
+	}
+	return nil
+}
+
+// tellPSPs names the routers to the simulators, which send each notice to one of them, and to the next if it is dead.
+func (c *cluster) tellPSPs(ctx context.Context) error {
+	for psp, sim := range c.sims {
+		var targets []string
+		for _, router := range c.urls {
+			targets = append(targets, router+"/v1/webhooks/"+psp)
+		}
+		if err := ask(ctx, http.MethodPut, sim+"/sim/webhooks", map[string][]string{"targets": targets}); err != nil {
+			return fmt.Errorf("name the routers to the simulator of %s: %w", psp, err)
+		}
 	}
 	return nil
 }
@@ -118,7 +137,7 @@ func (c *cluster) startRouter(ctx context.Context, number int, listen string) er
 	return nil
 }
 
-// startWorker starts a worker beside the ones in the routers, if paygrid has that command.
+// startWorker starts a worker, if paygrid has that command. Whoever dies, others take its leases over when they have run out.
 func (c *cluster) startWorker(ctx context.Context) error {
 	help, _ := exec.CommandContext(ctx, c.binary, "help").CombinedOutput() //nolint:gosec // as above
 	if !bytes.Contains(help, []byte("serve worker")) {
@@ -133,7 +152,7 @@ func (c *cluster) startWorker(ctx context.Context) error {
 }
 
 // devProcess is what reports call paygrid dev.
-const devProcess = "router 1 with the PSPs"
+const devProcess = "PSPs and broker"
 
 // names are what reports call the processes.
 func (c *cluster) names() map[string]string {
@@ -141,8 +160,8 @@ func (c *cluster) names() map[string]string {
 	for n, url := range c.urls {
 		names[url] = fmt.Sprintf("router %d", n+1)
 	}
-	if c.dev != nil {
-		names[c.urls[0]] = devProcess
+	if c.control != "" {
+		names[c.control] = devProcess
 	}
 	if c.worker != "" {
 		names[c.worker] = "worker"
@@ -153,8 +172,10 @@ func (c *cluster) names() map[string]string {
 // processes are the URLs of all that have metrics.
 func (c *cluster) processes() []string {
 	urls := append([]string{}, c.urls...)
-	if c.worker != "" {
-		urls = append(urls, c.worker)
+	for _, other := range []string{c.worker, c.control} {
+		if other != "" {
+			urls = append(urls, other)
+		}
 	}
 	return urls
 }

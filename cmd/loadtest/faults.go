@@ -69,7 +69,7 @@ func (s *saboteur) do(ctx context.Context, f loadtest.Fault) error {
 	case loadtest.DatabaseRestart:
 		return s.restartDatabase()
 	case loadtest.KafkaDown:
-		return &notPossible{"this cluster has no Kafka that the load test started"}
+		return s.kafkaDown(ctx, f.For)
 	}
 	return &notPossible{fmt.Sprintf("%q is unknown", f.Kind)}
 }
@@ -84,12 +84,30 @@ func (s *saboteur) outage(ctx context.Context, f loadtest.Fault) error {
 	if mode == "" {
 		mode = "503"
 	}
-	seconds := int((f.For + time.Second - 1) / time.Second)
-	body, err := json.Marshal(map[string]any{"seconds": seconds, "mode": mode})
+	return ask(ctx, http.MethodPost, sim+"/sim/outage", map[string]any{"seconds": seconds(f.For), "mode": mode})
+}
+
+// kafkaDown asks paygrid dev that its broker answer nobody for a time.
+func (s *saboteur) kafkaDown(ctx context.Context, d time.Duration) error {
+	if s.c.control == "" {
+		return &notPossible{"the load test did not start this cluster's broker"}
+	}
+	return ask(ctx, http.MethodPost, s.c.control+"/kafka/outage", map[string]int{"seconds": seconds(d)})
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// maxComplaint bounds what is read of a control's answer.
+const maxComplaint = 1 << 10
+
+// ask tells the control of a simulator or of paygrid dev what to do.
+func ask(ctx context.Context, method, url string, what any) error {
+	body, err := json.Marshal(what)
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, sim+"/sim/outage", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -98,19 +116,17 @@ func (s *saboteur) outage(ctx context.Context, f loadtest.Fault) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the simulator of %s answers HTTP %d", f.Name, response.StatusCode)
+	if response.StatusCode/100 != 2 {
+		complaint, err := io.ReadAll(io.LimitReader(response.Body, maxComplaint))
+		return errors.Join(fmt.Errorf("%s answers HTTP %d: %s", url, response.StatusCode, bytes.TrimSpace(complaint)), err)
 	}
 	return nil
 }
 
 // router is the process of a router that can be ended.
 func (s *saboteur) router(number int) (*child, error) {
-	switch p := s.c.routers[number]; {
-	case p != nil:
+	if p := s.c.routers[number]; p != nil {
 		return p, nil
-	case number == 1 && s.c.dev != nil:
-		return nil, &notPossible{"router 1 runs in one process with the database's owner and the PSPs' simulators; take another"}
 	}
 	return nil, &notPossible{fmt.Sprintf("router %d was not started by the load test", number)}
 }

@@ -64,15 +64,15 @@ func runFlags(args []string, stderr io.Writer) (runOptions, error) {
 	})
 	flags.StringVar(&o.prefix, "prefix", "", "of orders and keys; a cluster that is there already must not have seen it\n"+
 		"(default there: from the clock, of parts from --start)")
-	flags.Func("faults", "script, or @FILE: at 60s: psp stripe outage 30s; at 90s: kill router 2; at 95s: start router 2;\nat 120s: kafka down 20s; "+
-		"at 150s: database restart; at 180s: worker pause 20s", o.readFaults)
+	flags.Func("faults", "script, or @FILE: at 60s: psp stripe outage 30s; at 90s: kill router 1; at 95s: start router 1;\nat 120s: kafka down 20s; "+
+		"at 150s: database restart; at 180s: worker pause 20s. After kafka down the whole topic\nis read in the end", o.readFaults)
 	flags.DurationVar(&o.settle, "settle", 2*time.Minute, "how long to wait in the end for attempts without an answer, notices, and other parts")
 	flags.DurationVar(&o.limitOwn, "limit-own-p99", 0, "a ramp ends where our own share's p99 passes this; the report says at how many payments/s")
 	flags.Float64Var(&o.bounds.MinPeak, "min-peak", 0, "FAIL below so many payments/s at the peak")
 	flags.DurationVar(&o.bounds.MaxOwnP99, "max-own-p99", 0, "FAIL if our own share of an authorization is above this at p99 in the segment with the peak")
 	o.overloadFlags(flags)
 	flags.BoolVar(&o.bounds.Flat, "flat", false,
-		"FAIL if memory, goroutines, connections or lag grow; but for the memory of our own\npaygrid dev, which keeps the PSPs' books")
+		"FAIL if memory, goroutines, connections or lag grow; but for the memory of our own\npaygrid dev, which keeps the PSPs' books and the topic")
 	flags.StringVar(&o.title, "title", "paygrid load test", "of the report")
 	flags.StringVar(&o.json, "json", "", "file for the report as JSON")
 	flags.StringVar(&o.html, "html", "", "file for the report as one page with plots")
@@ -88,7 +88,7 @@ func runFlags(args []string, stderr io.Writer) (runOptions, error) {
 func (o *runOptions) clusterFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.own.Binary, "paygrid", "", "paygrid binary to start a cluster with; default: build it from this module")
 	flags.IntVar(&o.own.Shards, "shards", 4, "shards of the cluster that is started")
-	flags.IntVar(&o.own.Routers, "routers", 2, "routers of it; from the second on they are processes of their own")
+	flags.IntVar(&o.own.Routers, "routers", 2, "routers of it; each is a process of its own, as are a worker, and the PSPs\nwith database and broker")
 	flags.DurationVar(&o.own.PSPLatency, "psp-latency", 50*time.Millisecond, "latency of its simulated PSPs")
 	flags.StringVar(&o.own.Log, "log", "", "file for what its processes log")
 	flags.Func("url", "router of a cluster that is there already; repeat it for several", func(text string) error {

@@ -69,6 +69,9 @@ func (t *trial) run(ctx context.Context) (*loadtest.Report, error) {
 	if err := t.audit(ctx, r); err != nil {
 		return nil, fmt.Errorf("compare the books: %w", err)
 	}
+	if err := t.checkTopic(ctx, r); err != nil {
+		return nil, err
+	}
 	if t.o.trace == "" {
 		t.meter.Segmented(r, t.o.traffic.segments, t.probe, t.o.limitOwn > 0)
 	}
