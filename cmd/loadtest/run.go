@@ -67,7 +67,7 @@ func runFlags(args []string, stderr io.Writer) (runOptions, error) {
 	flags.Func("faults", "script, or @FILE: at 60s: psp stripe outage 30s; at 90s: kill router 1; at 95s: start router 1;\nat 120s: kafka down 20s; "+
 		"at 150s: database restart; at 180s: worker pause 20s. After kafka down the whole topic\nis read in the end", o.readFaults)
 	flags.DurationVar(&o.settle, "settle", 2*time.Minute, "how long to wait in the end for attempts without an answer, notices, and other parts")
-	flags.DurationVar(&o.limitOwn, "limit-own-p99", 0, "a ramp ends where our own share's p99 passes this; the report says at how many payments/s")
+	flags.DurationVar(&o.limitOwn, "limit-own-p99", 0, "a ramp ends where our own share's p99 stays above this; the report says at how many payments/s")
 	flags.Float64Var(&o.bounds.MinPeak, "min-peak", 0, "FAIL below so many payments/s at the peak")
 	flags.DurationVar(&o.bounds.MaxOwnP99, "max-own-p99", 0, "FAIL if our own share of an authorization is above this at p99 in the segment with the peak")
 	o.overloadFlags(flags)

@@ -25,9 +25,8 @@ type trial struct {
 	saboteur saboteur
 	traffic  *traffic
 
-	stop     chan struct{} // closed: no further arrivals
-	limit    float64       // payments a second that our own share's bound held for, in the ramp
-	passedAt time.Duration // when it did not hold any more; 0 = it always did
+	stop  chan struct{} // closed: no further arrivals
+	climb climb
 }
 
 // The rhythm of a run.
@@ -36,12 +35,13 @@ const (
 	probeInterval = time.Second
 	probesMax     = 1000 // of a long run, which are then further apart
 	lateSeconds   = 5
+	overFor       = 2 * lateSeconds * time.Second // over the bound is the end of a climb; one slow moment is not
 	settlePause   = time.Second
 	quietLooks    = 5 // in a row that show no step of the books: the other parts are over, too
 )
 
 func newTrial(o runOptions, c *cluster, progress io.Writer) (*trial, error) {
-	t := &trial{o: o, c: c, progress: progress, start: o.start, stop: make(chan struct{}), saboteur: saboteur{c: c}}
+	t := &trial{o: o, c: c, progress: progress, start: o.start, stop: make(chan struct{}), climb: climb{bound: o.limitOwn}, saboteur: saboteur{c: c}}
 	if t.start.IsZero() {
 		t.start = time.Now().Add(startDelay)
 	}
@@ -100,11 +100,11 @@ func (t *trial) capacity(ctx context.Context) (float64, error) {
 	}
 	shards, err := t.shards(ctx)
 	if err != nil || shards == nil {
-		return t.limit, err
+		return t.climb.limit, err
 	}
 	defer shards.Close()
 	_, err = t.settle(ctx, shards, time.Now().Add(t.o.settle))
-	return t.limit, err
+	return t.climb.limit, err
 }
 
 // play sends the traffic, with the faults and the probe beside it.
@@ -136,7 +136,7 @@ func (t *trial) watch(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			t.probe.Round(ctx)
-			t.climb()
+			t.look()
 			at := time.Since(t.start)
 			fmt.Fprintf(t.progress, "%4.0f s  offered %5.0f/s  paid %5.0f/s  own share p99 %s\n", at.Seconds(), loadtest.Offered(t.o.traffic.segments, at),
 				t.meter.PaidLately(time.Now(), lateSeconds), t.probe.OwnLately().Round(100*time.Microsecond))
@@ -146,31 +146,53 @@ func (t *trial) watch(ctx context.Context) {
 	}
 }
 
-// climb notes how far a ramp has come, and stops it at the bound.
-func (t *trial) climb() {
+// climb is how far a ramp came within a bound of our own share.
+type climb struct {
+	bound    time.Duration // 0 = none
+	limit    float64       // payments a second that it held for
+	over     time.Duration // since when it does not hold; 0 = it does
+	passedAt time.Duration // since when it did not hold any more; 0 = it held to the end
+}
+
+// see takes what our own share and the payments a second were lately, and tells whether the climb is over.
+func (c *climb) see(at, own time.Duration, paid float64) bool {
+	switch {
+	case c.bound == 0 || c.passedAt > 0:
+		return false
+	case own <= c.bound:
+		c.limit, c.over = max(c.limit, paid), 0
+		return false
+	case c.over == 0:
+		c.over = at
+	}
+	if at-c.over < overFor {
+		return false
+	}
+	c.passedAt = c.over
+	return true
+}
+
+// look stops a ramp that is over.
+func (t *trial) look() {
 	at := time.Since(t.start)
 	last := t.o.traffic.segments[len(t.o.traffic.segments)-1]
-	begin := t.length - last.Duration
-	if t.o.limitOwn == 0 || t.passedAt > 0 || at < begin+lateSeconds*time.Second {
+	if begin := t.length - last.Duration; at < begin+lateSeconds*time.Second {
 		return
 	}
-	if t.probe.OwnLately() <= t.o.limitOwn {
-		t.limit = max(t.limit, t.meter.PaidLately(time.Now(), lateSeconds))
-		return
+	if t.climb.see(at, t.probe.OwnLately(), t.meter.PaidLately(time.Now(), lateSeconds)) {
+		close(t.stop)
 	}
-	t.passedAt = at
-	close(t.stop)
 }
 
 func (t *trial) noteLimit(r *loadtest.Report) {
 	if t.o.limitOwn == 0 {
 		return
 	}
-	r.Limit = t.limit
-	r.LimitNote = fmt.Sprintf("The ramp came to %.0f payments/s; our own share's p99 stayed below %s to its end.", t.limit, t.o.limitOwn)
-	if t.passedAt > 0 {
-		r.LimitNote = fmt.Sprintf("The ramp came to %.0f payments/s before our own share's p99 passed %s, %.0f s into the run.", t.limit,
-			t.o.limitOwn, t.passedAt.Seconds())
+	r.Limit = t.climb.limit
+	r.LimitNote = fmt.Sprintf("The ramp came to %.0f payments/s; our own share's p99 stayed below %s to its end.", t.climb.limit, t.o.limitOwn)
+	if t.climb.passedAt > 0 {
+		r.LimitNote = fmt.Sprintf("The ramp came to %.0f payments/s before our own share's p99 passed %s, %.0f s into the run.", t.climb.limit,
+			t.o.limitOwn, t.climb.passedAt.Seconds())
 	}
 }
 

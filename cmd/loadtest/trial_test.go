@@ -211,3 +211,25 @@ func TestRecordThenReplay(t *testing.T) {
 		t.Errorf("%v: intended %d, paid %d\n%s", err, r.Intended, r.Paid, text)
 	}
 }
+
+// TestClimb: one slow moment is not the end of a climb; what is slow for long is, and counts from its beginning.
+func TestClimb(t *testing.T) {
+	t.Parallel()
+	c := climb{bound: 100 * time.Millisecond}
+	for at := range 60 {
+		own := 50 * time.Millisecond
+		if at >= 10 && at < 19 || at >= 40 {
+			own = 101 * time.Millisecond
+		}
+		over := c.see(time.Duration(at)*time.Second, own, float64(10*at))
+		if want := at == 50; over != want {
+			t.Errorf("%d s: over %t, want %t", at, over, want)
+		}
+	}
+	if c.limit != 390 || c.passedAt != 40*time.Second {
+		t.Errorf("the climb came to %.0f/s and passed its bound at %s, want 390 and 40 s", c.limit, c.passedAt)
+	}
+	if (&climb{}).see(time.Hour, time.Hour, 1) {
+		t.Error("a climb without a bound is over")
+	}
+}
