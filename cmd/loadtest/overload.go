@@ -65,9 +65,9 @@ const maxCapacity = 10_000
 
 // find climbs to the capacity, and lays the profile by it.
 func (o *runOptions) find(ctx context.Context, c *cluster, stderr io.Writer) error {
-	climb := *o
-	climb.prefix = climbPrefix + o.prefix
-	t, err := newTrial(climb, c, stderr)
+	ascent := *o
+	ascent.prefix = climbPrefix + o.prefix
+	t, err := newTrial(ascent, c, stderr)
 	if err != nil {
 		return err
 	}
