@@ -57,8 +57,8 @@ bench: postgres ## measure the write path, one by one, coalesced and against a n
 PEAK ?= 680
 DAY ?= 2m
 CLIMB ?= 100-900:80s
-FAULTS ?= at 14s: psp stripe outage 8s; at 28s: database restart; at 42s: kill router 2; at 50s: start router 2; at 62s: worker pause 10s; \
-	at 80s: psp adyen outage 5s; at 101s: worker pause 3s
+FAULTS ?= at 14s: psp stripe outage 8s; at 28s: database restart; at 42s: kill router 1; at 50s: start router 1; at 62s: worker pause 10s; \
+	at 73s: kafka down 6s; at 80s: psp adyen outage 5s; at 101s: worker pause 3s
 blackfriday: postgres ## replay a Black Friday with faults, climb to the limit, compare all books; four minutes, report in bench/
 	go run ./cmd/loadtest run --title "Black Friday" --profile black-friday:$(PEAK):$(DAY),steady:20:20s,ramp:$(CLIMB) --shards 4 --routers 2 \
 	  --psp-latency 300ms --faults '$(FAULTS)' --limit-own-p99 100ms --min-peak 600 --json bench/blackfriday.json --html bench/blackfriday.html
