@@ -47,6 +47,8 @@ JOIN payments p ON p.bucket = b.bucket AND p.payment_id = $3::TEXT
 JOIN attempts a ON a.bucket = p.bucket AND a.payment_id = p.payment_id
 WHERE b.bucket = $1::INT4 AND b.epoch = $2::INT8 AND b.state = 'OWNED'`
 
+	sqlPaymentHere = `SELECT p.version FROM payments p WHERE p.bucket = $1::INT4 AND p.payment_id = $2::TEXT`
+
 	sqlRefunds = selectRefunds + ` WHERE r.bucket = $1::INT4 AND r.payment_id = $2::TEXT`
 
 	sqlKey = `
@@ -98,12 +100,27 @@ func (c *Cluster) Find(ctx context.Context, paymentID string, ref KeyRef) (Found
 		if err := s.pool.SendBatch(ctx, batch).Close(); err != nil || !found.Missing {
 			return err
 		}
-		return s.owns(ctx, b, epoch)
+		return s.missing(ctx, b, epoch, paymentID)
 	})
 	if err != nil {
 		return Found{}, err
 	}
 	return found, nil
+}
+
+// missing returns nil if the shard owns the bucket and, seen after that, has no such payment. A bucket that froze or thawed
+// meanwhile is one that the fence refuses: look again.
+func (s *Shard) missing(ctx context.Context, b Bucket, epoch int64, paymentID string) error {
+	batch := &pgx.Batch{}
+	queueOwned(batch, b, epoch)
+	batch.Queue(sqlPaymentHere, int32(b), paymentID).QueryRow(func(row pgx.Row) error {
+		var version int64
+		if err := row.Scan(&version); !errors.Is(err, pgx.ErrNoRows) {
+			return cmp.Or(err, errFenced)
+		}
+		return nil
+	})
+	return s.pool.SendBatch(ctx, batch).Close()
 }
 
 // Snapshot reads a payment with all that belongs to it, or returns ErrNotFound.
@@ -144,22 +161,15 @@ func (c *Cluster) readPlaced(ctx context.Context, b Bucket, op string, f func(co
 
 // queueOwned asks the fence: no row means that this shard does not own the bucket at that epoch.
 func queueOwned(batch *pgx.Batch, b Bucket, epoch int64) {
-	batch.Queue(sqlOwned, int32(b), epoch).QueryRow(fence)
-}
-
-// owns asks the fence alone.
-func (s *Shard) owns(ctx context.Context, b Bucket, epoch int64) error {
-	return fence(s.pool.QueryRow(ctx, sqlOwned, int32(b), epoch))
-}
-
-// fence is what an answer to sqlOwned says.
-func fence(row pgx.Row) error {
-	var seq int64
-	err := row.Scan(&seq)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return errFenced
-	}
-	return err
+	batch.Queue(sqlOwned, int32(b), epoch).QueryRow(func(row pgx.Row) error {
+		var seq int64
+		if err := row.Scan(&seq); errors.Is(err, pgx.ErrNoRows) {
+			return errFenced
+		} else if err != nil {
+			return err
+		}
+		return nil
+	})
 }
 
 func queuePayment(batch *pgx.Batch, b Bucket, epoch int64, id string, found *Found) {

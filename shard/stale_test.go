@@ -151,6 +151,30 @@ func TestEpochIsPartOfTheFence(t *testing.T) {
 	})
 }
 
+// TestABucketThatComesIsNotEmpty: a payment is never said to be missing because its bucket was thawed between two looks.
+func TestABucketThatComesIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	layout := databases.Layout(t, 1)
+	b := on(t, layout, shard.Options{})
+	o := b.captured(t, "shop", keyIn("shop", moving, 0))
+	ctx, stop := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	owner := connect(t, layout.Admin["shard-1"])
+	group.Go(func() {
+		for ctx.Err() == nil {
+			owner.exec(t, "UPDATE buckets SET state = 'FROZEN' WHERE bucket = $1", int32(moving))
+			owner.exec(t, "UPDATE buckets SET state = 'OWNED' WHERE bucket = $1", int32(moving))
+		}
+	})
+	for range 300 {
+		if found, err := b.Find(t.Context(), o.Payment.ID, shard.KeyRef{}); err == nil && found.Missing {
+			t.Fatal("the payment is missing")
+		}
+	}
+	stop()
+	group.Wait()
+}
+
 // TestFrozenForAMoment: while a bucket is frozen calls wait; they go on when it is owned again.
 func TestFrozenForAMoment(t *testing.T) {
 	isolations(t, func(t *testing.T, options shard.Options) {

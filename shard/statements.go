@@ -5,7 +5,7 @@ package shard
 func Statements() map[string]string {
 	return map[string]string{
 		"begin": sqlBegin, "apply": sqlApply, "lock": sqlLock, "find openings": sqlFindOpenings, "find changes": sqlFindChanges, "find notices": sqlFindNotices,
-		"owned": sqlOwned, "payment": sqlPayment, "refunds": sqlRefunds, "key": sqlKey,
+		"owned": sqlOwned, "payment": sqlPayment, "payment here": sqlPaymentHere, "refunds": sqlRefunds, "key": sqlKey,
 		"owned of attempts": sqlOwnedOf, "payments of attempts": sqlPaymentsOf, "attempts of attempts": sqlAttemptsOf,
 		"refunds of attempts": sqlRefundsOf,
 		"payments by order":   sqlPaymentsByOrder, "entries": sqlEntries, "events": sqlEvents,
