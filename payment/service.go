@@ -26,7 +26,7 @@ type Config struct {
 	// MaxInFlight is how many commands may be under way at once; more are refused with CodeUnavailable. 10,000.
 	MaxInFlight int
 	// StepTarget is where a shard's stress begins: once half of this process's writes to it have taken longer for a second,
-	// the least urgent commands are turned away with CodeOverloaded, until that is over. Negative turns nobody away. 150 ms:
+	// the least urgent commands are turned away with CodeOverloaded, until that is over. Negative turns nobody away. 250 ms:
 	// a machine that is full and still serves all has writes of 60 ms.
 	StepTarget time.Duration
 	// Lag tells how long the slowest tenth of this process's goroutines waited for a processor since it was last asked: where
@@ -57,7 +57,7 @@ func (c Config) withDefaults() Config {
 		c.MaxInFlight = 10_000
 	}
 	if c.StepTarget == 0 {
-		c.StepTarget = 150 * time.Millisecond
+		c.StepTarget = 250 * time.Millisecond
 	}
 	if c.Lag == nil {
 		c.Lag = func() time.Duration { return 0 }

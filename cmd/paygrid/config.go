@@ -25,7 +25,7 @@ type routerConfig struct {
 	RecheckMS    int64            `json:"recheckMs"`    // the first pause between two checks, which then doubles; 30000
 	VisibleMS    int64            `json:"visibleMs"`    // how long a PSP's having no record proves nothing; 900000
 	StatementMS  int64            `json:"statementMs"`  // how long one statement may take before it is read back; 5000
-	StepTargetMS int64            `json:"stepTargetMs"` // half of a shard's writes taking longer is stress, and 503 for the least urgent; 150, -1 = never
+	StepTargetMS int64            `json:"stepTargetMs"` // half of a shard's writes taking longer is stress, and 503 for the least urgent; 250, -1 = never
 	DrainDelayMS int64            `json:"drainDelayMs"` // not ready, but serving; 0
 	WorkEveryMS  int64            `json:"workEveryMs"`  // between rounds of background work in this process; 0 = none
 	Events       *eventsConfig    `json:"events"`       // the broker that events go to; null = none, unless KAFKA_BROKERS names one
