@@ -29,7 +29,6 @@ func (b Booked) holdsMoney() bool {
 // Audit compares what the API acknowledged with the books, as they are read payment by payment. It is used by one goroutine.
 type Audit struct {
 	known    map[string]Acknowledged // by payment
-	orders   map[string]bool         // of this run
 	refused  map[string]bool         // orders that the API turned away for good
 	holders  map[string][]string     // order -> payments that hold money
 	lines    []string                // a payment each, without what another run would call differently
@@ -46,10 +45,9 @@ type Audit struct {
 
 // NewAudit begins with what the API acknowledged; of one payment it may have told several times.
 func NewAudit(known []Acknowledged) *Audit {
-	a := &Audit{known: map[string]Acknowledged{}, orders: map[string]bool{}, refused: map[string]bool{},
+	a := &Audit{known: map[string]Acknowledged{}, refused: map[string]bool{},
 		holders: map[string][]string{}, balances: map[string]*big.Int{}}
 	for _, k := range known {
-		a.orders[k.Order] = true
 		before, again := a.known[k.Payment]
 		if again && (before.Order != k.Order || before.Minor != k.Minor) {
 			a.find("payment %s was given to two orders: %s and %s", k.Payment, before.Order, k.Order)
@@ -70,7 +68,7 @@ func NewAudit(known []Acknowledged) *Audit {
 	return a
 }
 
-// Run says by what the run's orders begin, all its parts together: their payments are counted.
+// Run says by what the run's orders begin, all its parts together: their payments are counted, and none of them may be paid twice.
 func (a *Audit) Run(prefix string) { a.prefix = prefix }
 
 // Counted is what was named by the API, and how many payments of the run the books hold.
@@ -102,9 +100,9 @@ func (a *Audit) Payment(b Booked) {
 		if b.Captured > 0 {
 			a.captured++
 		}
-	}
-	if b.holdsMoney() && a.orders[b.Order] {
-		a.holders[b.Order] = append(a.holders[b.Order], b.ID)
+		if b.holdsMoney() {
+			a.holders[b.Order] = append(a.holders[b.Order], b.ID)
+		}
 	}
 	if a.refused[b.Order] {
 		a.left++
@@ -156,7 +154,7 @@ func (a *Audit) move(account, currency string, minor *big.Int) {
 // Audited is what an audit found.
 type Audited struct {
 	Lost     int      `json:"lost"`          // acknowledged, and not in the books
-	Doubles  int      `json:"doubleCharges"` // orders for which two payments hold money
+	Doubles  int      `json:"doubleCharges"` // orders of the run for which two payments hold money
 	Buyers   int      `json:"buyers"`        // payments that wait for their buyer: their attempts have no answer, and need none yet
 	Left     int      `json:"left"`          // calls that were turned away under stress, and are in the books
 	Found    int      `json:"found"`         // all findings

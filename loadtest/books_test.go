@@ -18,13 +18,14 @@ func audited() (known []Acknowledged, books []Booked) {
 		{ID: "pay_1", Client: "a", Order: "o1", Currency: "EUR", Status: "CAPTURED", Authorized: 100, Captured: 100, Refunding: 10, Refunded: 20},
 		{ID: "pay_2", Client: "a", Order: "o2", Currency: "USD", Status: "DECLINED", Authorized: 50},
 		{ID: "pay_3", Client: "a", Order: "o2", Currency: "USD", Status: "VOIDED", Authorized: 50},
-		{ID: "pay_9", Client: "z", Order: "other", Currency: "EUR", Status: "REQUIRES_ACTION", Authorized: 5}, // of another process
+		{ID: "pay_9", Client: "z", Order: "x-other", Currency: "EUR", Status: "REQUIRES_ACTION", Authorized: 5}, // of another process
 	}
 	return known, books
 }
 
 func audit(known []Acknowledged, books []Booked) Audited {
 	a := NewAudit(known)
+	a.Run("o") // the other's orders begin otherwise
 	for _, b := range books {
 		a.Payment(b)
 	}
@@ -46,6 +47,12 @@ func TestAuditFinds(t *testing.T) {
 		{"paid twice", func(k []Acknowledged, b []Booked) ([]Acknowledged, []Booked) {
 			return k, append(b, Booked{ID: "pay_4", Order: "o1", Currency: "EUR", Status: "AUTHORIZED", Authorized: 100})
 		}, "is paid 2 times", 0, 1},
+		{"paid twice, told to nobody", func(k []Acknowledged, b []Booked) ([]Acknowledged, []Booked) {
+			return k, append(b, Booked{ID: "pay_5", Order: "o9", Status: "CAPTURED", Captured: 1}, Booked{ID: "pay_6", Order: "o9", Status: "AUTHORIZED"})
+		}, "order o9 is paid 2 times", 0, 1},
+		{"another run's", func(k []Acknowledged, b []Booked) ([]Acknowledged, []Booked) {
+			return k, append(b, Booked{ID: "pay_5", Order: "x-other", Status: "CAPTURED", Captured: 1}, Booked{ID: "pay_6", Order: "x-other", Status: "AUTHORIZED"})
+		}, "", 0, 0},
 		{"another amount", func(k []Acknowledged, b []Booked) ([]Acknowledged, []Booked) { b[0].Authorized = 101; return k, b }, "over 101", 0, 0},
 		{"another order", func(k []Acknowledged, b []Booked) ([]Acknowledged, []Booked) { b[0].Order = "o7"; return k, b }, "is order o7", 0, 0},
 		{"capture forgotten", func(k []Acknowledged, b []Booked) ([]Acknowledged, []Booked) { b[0].Captured = 0; return k, b }, "has captured 0", 0, 0},

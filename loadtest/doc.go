@@ -43,8 +43,9 @@
 // Generators that share a trace (PartOf) share a cluster, too. What each did itself, its report says of it alone: counts, histograms
 // and seconds (Raw) add up on a common time. What each saw of the cluster is of all of them: routers' metrics count the calls of
 // every part, and so they count once for each process (ProcessRow); the books hold the payments of every part, and so a part waits
-// until they stand still (BooksRow.Moving) before it compares its own payments with them, one by one. That no payment is there
-// beside those, only Merge can say: it holds what all parts asked for and were told (Claim) against the books that were read last.
+// until they stand still (BooksRow.Moving) before it compares its own payments with them, one by one, and looks for orders of the
+// whole run that are paid twice. Merge wants all parts to have read the same final books, and holds the sums of what they asked for
+// and were told (Claim) against them; a sum cannot tell a payment that nobody asked for from one that never came to be.
 //
 // A run of three segments, the second of which is more than the cluster can take (Overload), is judged by Meter.Overloaded: how
 // many authorizations a second were decided before and during it, when all was as before, and what was turned away. Each such

@@ -102,14 +102,12 @@ func checkPart(k Kept) error {
 	switch s := k.Share; {
 	case len(k.Parts) > 0:
 		return &MergeError{k.Name, "part", "it was merged already: name the reports that it was made of"}
+	case s != nil && s.Parts < 2:
+		return &MergeError{k.Name, "part", "it is of a whole run: there is nothing to add; run --part k/n plays parts"}
 	case s == nil || k.Raw == nil || len(k.Raw.Calls) == 0 || k.Raw.Interval <= 0:
 		return &MergeError{k.Name, "histograms", "it has none, as reports of older versions: play the part again"}
-	case s.Parts < 2:
-		return &MergeError{k.Name, "part", "it is of a whole run: there is nothing to add; run --part k/n plays parts"}
 	case s.Part < 1 || s.Part > s.Parts:
 		return &MergeError{k.Name, "part", fmt.Sprintf("%s is none: want 1 to %d", s, s.Parts)}
-	case s.OwnCluster:
-		return &MergeError{k.Name, "url", fmt.Sprintf("%s was played against a cluster of its own: start one, and name it to all parts with --url", s)}
 	}
 	return nil
 }
@@ -141,14 +139,13 @@ func (m *merger) align() error {
 	for _, k := range m.parts {
 		m.after = append(m.after, k.Started.Sub(m.start))
 	}
-	for n, k := range m.parts {
+	for _, k := range m.parts {
 		for _, other := range m.parts {
 			if k.Started.After(other.Started.Add(other.Took)) {
 				return &MergeError{k.Name, "started", fmt.Sprintf("at %s, when %s was over: give all parts the same --start",
 					k.Started.UTC().Format(time.RFC3339), other.Name)}
 			}
 		}
-		m.after[n] = max(0, m.after[n])
 	}
 	return nil
 }
@@ -195,18 +192,10 @@ func (m *merger) segment() {
 	if last >= 0 {
 		segments[last].Duration += slices.Max(m.after).Round(time.Second)
 	}
-	climbs := m.parts[0].LimitNote != ""
-	m.meter.segmented(m.r, segments, func(n int, _, _ time.Duration) time.Duration { return p99(m.ownIn(n)) }, climbs)
+	m.meter.segmented(m.r, segments, func(n int, _, _ time.Duration) time.Duration { return p99(m.ownIn(n)) }, false)
 	if last >= 0 {
 		m.r.Segments[last].Segment = m.parts[0].Segments[last].Segment
 	}
-	if !climbs {
-		return
-	}
-	for _, k := range m.parts {
-		m.r.Limit += k.Limit
-	}
-	m.r.LimitNote = fmt.Sprintf("The ramps of all parts came to %.0f payments/s together.", m.r.Limit)
 }
 
 // rest joins what people read.
@@ -219,7 +208,7 @@ func (m *merger) rest() {
 			m.r.Failures = append(m.r.Failures, k.Share.String()+": its verdict is FAIL")
 		}
 		m.r.Audit.Lost += k.Audit.Lost
-		m.r.Audit.Doubles += k.Audit.Doubles
+		m.r.Audit.Doubles = max(m.r.Audit.Doubles, k.Audit.Doubles) // each counts those of the whole run
 		m.r.Audit.Left += k.Audit.Left
 		m.r.Audit.Found += k.Audit.Found
 		for _, f := range k.Audit.Findings {
@@ -230,33 +219,29 @@ func (m *merger) rest() {
 	}
 }
 
-// books takes those that were read last: all parts looked into the same.
+// books are those that every part read when they stood still, at the same step: each compares its own payments with what it read,
+// so a part that read them earlier has not seen the end of its own.
 func (m *merger) books() {
 	var last *Report
 	for _, k := range m.parts {
-		if k.Books != nil && (last == nil || later(k.Books, last.Books)) {
+		if k.Books != nil && (last == nil || k.Books.Seq > last.Books.Seq) {
 			last = k.Report
 		}
 	}
 	if last == nil {
 		return
 	}
-	m.fail(last.Books.Moving, "no part saw the books stand still: others still send, or --settle is too short")
 	for _, k := range m.parts {
-		if k.Books != nil && !k.Books.Moving && !last.Books.Moving && k.Books.Seq == last.Books.Seq {
+		switch b := k.Books; {
+		case b == nil: // its own verdict says so
+		case b.Moving || b.Seq != last.Books.Seq:
+			m.fail(true, "%s read the books at step %d, when they were not final: play all parts again with the same --start and a longer --settle", k.Share, b.Seq)
+		default:
 			m.fail(!sameBooks(k.Report, last), "%s and %s read other books: name one cluster's --map and --sim to all parts", k.Share, last.Share)
 		}
 	}
 	m.r.Books = last.Books
 	m.r.Audit.Buyers, m.r.Audit.Payments, m.r.Audit.Balances, m.r.Audit.House = last.Audit.Buyers, last.Audit.Payments, last.Audit.Balances, last.Audit.House
-}
-
-// later tells whether a was read after b. Books that stood still are worth more than later ones that did not.
-func later(a, b *BooksRow) bool {
-	if a.Moving != b.Moving {
-		return b.Moving
-	}
-	return a.Seq > b.Seq
 }
 
 // sameBooks compares what two parts saw at the same place of the books. Events that everybody has read may be gone meanwhile.
@@ -318,7 +303,7 @@ func (m *merger) bounds() (b Bounds) {
 	for _, k := range m.parts {
 		b.MinPeak, b.MinKept = max(b.MinPeak, k.Bounds.MinPeak), max(b.MinKept, k.Bounds.MinKept)
 		b.MaxOwnP99, b.MaxRecovery = least(b.MaxOwnP99, k.Bounds.MaxOwnP99), least(b.MaxRecovery, k.Bounds.MaxRecovery)
-		b.Flat, b.Keeper = b.Flat || k.Bounds.Flat, cmp.Or(b.Keeper, k.Bounds.Keeper)
+		b.Flat = b.Flat || k.Bounds.Flat
 	}
 	return b
 }

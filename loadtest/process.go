@@ -53,10 +53,12 @@ func (m *merger) meet() {
 				m.processes = append(m.processes, process{ProcessRow: row, name: m.nameOf(row, k.Share), part: n, by: make([]bool, len(m.parts))})
 			}
 			p := &m.processes[at]
+			starts := slices.Concat(p.Starts, row.Starts) // all that any part saw: one may have seen only the last of them
 			p.by[n] = true
 			if row.calls() > p.calls() {
 				p.ProcessRow, p.part = row, n
 			}
+			p.Starts = starts
 		}
 	}
 }

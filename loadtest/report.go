@@ -159,7 +159,7 @@ func (r *Report) Conclude(b Bounds) {
 	r.Bounds = b
 	books := r.judged()
 	if r.Share.isPart() {
-		b.MinPeak, b.MinKept = 0, 0
+		b.MinPeak, b.MinKept, b.MaxOwnP99 = 0, 0, 0
 		r.Note = fmt.Sprintf(notePart, r.Share)
 		if books != r.Books {
 			r.Note += noteMoving
@@ -184,7 +184,7 @@ func (r *Report) Conclude(b Bounds) {
 	fail(unknown > 0, "%d attempts are still without an answer", unknown)
 	fail(r.Audit.Found > 0, "%d contradictions between the API's answers and the books", r.Audit.Found)
 	fail(r.Overrun > 0, "the generator had no room for %d arrivals", r.Overrun)
-	fail(r.Paid == 0, "no payment was captured")
+	fail(r.Paid == 0 && !r.Share.isPart(), "no payment was captured")
 	fail(b.MinPeak > 0 && r.Peak < b.MinPeak, "the peak is %.0f payments/s, want %.0f", r.Peak, b.MinPeak)
 	own := cmp.Or(r.PeakOwnP99, r.OwnP99)
 	fail(b.MaxOwnP99 > 0 && own > b.MaxOwnP99.Seconds()*1000, "our own share of an authorization is %.0f ms at p99, want %s", own, b.MaxOwnP99)

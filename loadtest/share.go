@@ -19,16 +19,15 @@ import (
 
 // Share says which part of which run a report tells of. Reports are merged only if all but Part is equal.
 type Share struct {
-	Part       int    `json:"part"` // from 1
-	Parts      int    `json:"parts"`
-	Trace      string `json:"trace"` // "generated", or the digest of the file that was played
-	Seed       uint64 `json:"seed"`
-	Profile    string `json:"profile"`
-	Traffic    string `json:"traffic"` // what else a generated trace follows from
-	Prefix     string `json:"prefix"`  // of orders and keys: the books know the run's payments by it
-	Setting    string `json:"setting"` // how the shops behave
-	Arrivals   int    `json:"arrivals"`
-	OwnCluster bool   `json:"ownCluster,omitempty"` // it was started for this part alone, and is gone
+	Part     int    `json:"part"` // from 1
+	Parts    int    `json:"parts"`
+	Trace    string `json:"trace"` // "generated", or the digest of the file that was played
+	Seed     uint64 `json:"seed"`
+	Profile  string `json:"profile"`
+	Traffic  string `json:"traffic"` // what else a generated trace follows from
+	Prefix   string `json:"prefix"`  // of orders and keys: the books know the run's payments by it
+	Setting  string `json:"setting"` // how the shops behave
+	Arrivals int    `json:"arrivals"`
 }
 
 // isPart tells whether others play the rest of the trace.
@@ -137,7 +136,7 @@ func (k kept) MarshalText() ([]byte, error) {
 	return k.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 }
 
-// UnmarshalText reads it, if it is one of ours.
+// UnmarshalText reads it, if it counts what ours do.
 func (k *kept) UnmarshalText(text []byte) (err error) {
 	if len(text) == 0 {
 		k.Histogram = nil
@@ -208,9 +207,12 @@ func (s *seconds) UnmarshalText(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("seconds: %w", err)
 	}
-	data, err := io.ReadAll(io.LimitReader(r, maxSecondBytes))
-	if err != nil {
+	data, err := io.ReadAll(io.LimitReader(r, maxSecondBytes+1))
+	switch {
+	case err != nil:
 		return fmt.Errorf("seconds: %w", err)
+	case len(data) > maxSecondBytes:
+		return fmt.Errorf("seconds: they unpack to more than %d bytes", maxSecondBytes)
 	}
 	*s = nil
 	for len(data) > 0 {

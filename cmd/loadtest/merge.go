@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"paygrid/loadtest"
 )
@@ -44,6 +45,11 @@ func runMerge(args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 		reports = append(reports, loadtest.Kept{Name: name, Report: r})
+	}
+	for _, k := range reports {
+		if filepath.Clean(k.Name) == filepath.Clean(o.json) || filepath.Clean(k.Name) == filepath.Clean(o.html) {
+			return &loadtest.MergeError{Report: k.Name, Field: "json, html", Remedy: "it would be overwritten: name another file"}
+		}
 	}
 	merged, err := loadtest.Merge(reports)
 	if err != nil {

@@ -22,7 +22,8 @@ func TestPartsThatCouldNotBeMerged(t *testing.T) {
 		flag string // "" = they can
 		args []string
 	}{
-		{"start", nil}, {"prefix", []string{"--prefix", "r1"}}, {"overload", []string{"--overload", "find", "--prefix", "r1-"}},
+		{"start", nil}, {"prefix", []string{"--prefix", "r1"}}, {"prefix", []string{"--prefix", "r1-2-"}},
+		{"limit-own-p99", []string{"--profile", "ramp:5-9:9s", "--limit-own-p99", "1s", "--prefix", "r1-"}}, {"overload", []string{"--overload", "find", "--prefix", "r1-"}},
 		{"", []string{"--prefix", "r1-"}}, {"", []string{"--start", "2026-01-02T15:04:05Z"}}, {"", []string{"--overload", "50", "--prefix", "r1-"}},
 	} {
 		_, err := runFlags(append(tc.args, at...), io.Discard)
@@ -31,7 +32,8 @@ func TestPartsThatCouldNotBeMerged(t *testing.T) {
 			t.Errorf("%v: %v, want one of --%s", tc.args, err, tc.flag)
 		}
 	}
-	if _, err := runFlags([]string{"--part", "1/2"}, io.Discard); err != nil {
+	var refused *PartError
+	if _, err := runFlags([]string{"--part", "1/2"}, io.Discard); !errors.As(err, &refused) || refused.Flag != "url" {
 		t.Errorf("a part of a cluster of its own: %v", err)
 	}
 }
@@ -91,7 +93,7 @@ func playParts(t *testing.T, c *cluster, dir string) (names [2]string, reports [
 		names[n] = filepath.Join(dir, "part-"+part[:1]+".json")
 		args := []string{"run", "--key", "shop_a=tk_shop_a", "--key", "shop_b=tk_shop_b", "--map", c.mapPath, "--sim", "stripe=" + c.sims["stripe"], "--sim", "adyen=" + c.sims["adyen"],
 			"--profile", "steady:20:3s", "--capture-after", "200ms", "--part", part, "--prefix", "shared-", "--json", names[n],
-			"--start", begin.Add(time.Duration(2*n) * time.Second).Format(time.RFC3339Nano), "--url", c.urls[0], "--url", c.urls[1], "--min-peak", "4"}
+			"--start", begin.Add(time.Duration(2*n) * time.Second).Format(time.RFC3339Nano), "--url", c.urls[0], "--url", c.urls[1], "--min-peak", "4", "--settle", "20s"}
 		group.Go(func() {
 			var out bytes.Buffer
 			failed[n] = run(t.Context(), args, &out, io.Discard)
@@ -146,6 +148,9 @@ func TestPartsAreMerged(t *testing.T) {
 		t.Errorf("page: %v", err)
 	}
 	var refused *loadtest.MergeError
+	if err := run(t.Context(), []string{"merge", names[0], names[1], "--json", names[0]}, io.Discard, io.Discard); !errors.As(err, &refused) || refused.Report != names[0] {
+		t.Errorf("onto one of its parts: %v", err)
+	}
 	if err := run(t.Context(), []string{"merge", names[0]}, io.Discard, io.Discard); !errors.As(err, &refused) || refused.Field != "part" {
 		t.Errorf("without the second part: %v", err)
 	}

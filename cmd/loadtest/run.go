@@ -153,17 +153,24 @@ func (o *runOptions) check() error {
 	return o.checkPart()
 }
 
+// isPart tells whether others play the rest of the trace.
+func (o *runOptions) isPart() bool { return o.part[1] > 1 }
+
 // checkPart refuses what parts of one run cannot have.
 func (o *runOptions) checkPart() error {
 	switch {
-	case o.part[1] == 1 || len(o.urls) == 0:
+	case !o.isPart():
 		return nil
+	case len(o.urls) == 0:
+		return &PartError{Flag: "url", Remedy: "all parts play against one cluster: start it, and name it to each"}
 	case o.prefix == "" && o.start.IsZero():
 		return &PartError{Flag: "start", Remedy: "give all parts the same --start, or the same --prefix: the books know one run's payments by it"}
-	case o.prefix != "" && !strings.HasSuffix(o.prefix, "-"):
-		return &PartError{Flag: "prefix", Remedy: fmt.Sprintf("%q: with --part it must end with a hyphen, so that no other run's begins with it", o.prefix)}
+	case o.prefix != "" && strings.Index(o.prefix, "-") != len(o.prefix)-1:
+		return &PartError{Flag: "prefix", Remedy: fmt.Sprintf("%q: with --part it must end with its only hyphen, so that no other run's begins with it", o.prefix)}
 	case o.overload == findCapacity:
 		return &PartError{Flag: "overload", Remedy: "each part would find a capacity of its own: name that of the whole"}
+	case o.limitOwn > 0:
+		return &PartError{Flag: "limit-own-p99", Remedy: "each part would end its ramp at a time of its own: climb with one generator"}
 	}
 	return nil
 }
@@ -210,7 +217,7 @@ func (o *runOptions) cluster(ctx context.Context, stderr io.Writer) (*cluster, e
 	if len(o.urls) > 0 {
 		if o.prefix == "" {
 			begin := time.Now()
-			if o.part[1] > 1 {
+			if o.isPart() {
 				begin = o.start
 			}
 			o.prefix = fmt.Sprintf("r%d-", begin.Unix())
@@ -293,7 +300,7 @@ func (t *traffic) read(from io.Reader) iter.Seq2[loadtest.Arrival, error] {
 
 // share says what part of what was played.
 func (o *runOptions) share(t *traffic) *loadtest.Share {
-	s := &loadtest.Share{Part: o.part[0], Parts: o.part[1], Trace: t.trace(), Prefix: o.prefix, OwnCluster: len(o.urls) == 0,
+	s := &loadtest.Share{Part: o.part[0], Parts: o.part[1], Trace: t.trace(), Prefix: o.prefix,
 		Setting: fmt.Sprintf("shed tries %d, impatient shops %t, overload %q, limit %s", o.shedTries, o.impatient, o.overload, o.limitOwn)}
 	if t.digest == nil {
 		s.Seed, s.Profile = o.traffic.seed, loadtest.ProfileText(o.traffic.segments)

@@ -37,7 +37,7 @@ const (
 	lateSeconds   = 5
 	overFor       = 2 * lateSeconds * time.Second // over the bound is the end of a climb; one slow moment is not
 	settlePause   = time.Second
-	quietLooks    = 5 // in a row that show no step of the books: the other parts are over, too
+	quietPart     = 4 // a quarter of --settle without a step of the books: the other parts are over, too
 )
 
 func newTrial(o runOptions, c *cluster, progress io.Writer) (*trial, error) {
@@ -213,7 +213,7 @@ func (t *trial) audit(ctx context.Context, r *loadtest.Report) error {
 	}
 	defer shards.Close()
 	over := time.Now()
-	if t.o.part[1] > 1 {
+	if t.o.isPart() {
 		// A lull of the other parts is not their end.
 		if planned := t.start.Add(t.traffic.extent.Last); planned.After(over) {
 			over = planned
@@ -250,10 +250,11 @@ func (t *trial) audit(ctx context.Context, r *loadtest.Report) error {
 // settle waits until no attempt is without an answer and no notice waits, or the time for it is over: the verdict then says
 // what is left. A part also waits until the books make no step any more, since others may still send. It returns how far they are.
 func (t *trial) settle(ctx context.Context, shards *shard.Cluster, deadline time.Time) (steps int64, err error) {
-	looks, quiet := 1, 0
-	if t.o.part[1] > 1 {
-		looks = quietLooks
+	var quiet time.Duration // that must pass: others may have been told to come back, and do
+	if t.o.isPart() {
+		quiet = t.o.settle / quietPart
 	}
+	moved := time.Now()
 	for last := int64(-1); ; last = steps {
 		waiting, err := waitingOn(ctx, shards)
 		if err != nil {
@@ -262,10 +263,10 @@ func (t *trial) settle(ctx context.Context, shards *shard.Cluster, deadline time
 		if steps, err = stepsOf(ctx, shards); err != nil {
 			return 0, err
 		}
-		if quiet++; steps != last {
-			quiet = 1
+		if steps != last {
+			moved = time.Now()
 		}
-		if waiting == 0 && quiet >= looks || time.Now().After(deadline) {
+		if waiting == 0 && time.Since(moved) >= quiet || time.Now().After(deadline) {
 			return steps, nil
 		}
 		if waiting > 0 {
