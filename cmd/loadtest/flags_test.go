@@ -22,7 +22,7 @@ func TestTrafficCommandsRefuse(t *testing.T) {
 		"part": {"run", "--part", "5/4"}, "part zero": {"run", "--part", "0/4"}, "part word": {"run", "--part", "one"},
 		"faults": {"run", "--faults", "at noon: rain"}, "faults file": {"run", "--faults", "@/nowhere"}, "shards": {"run", "--shards", "0"},
 		"limit without ramp": {"run", "--limit-own-p99", "100ms"}, "limit of a trace": {"run", "--trace", "x", "--profile", "ramp:9:9s", "--limit-own-p99", "1s"},
-		"overload": {"run", "--overload", "much"}, "no overload": {"run", "--overload", "-1"}, "overload of a trace": {"run", "--trace", "x", "--overload", "9"},
+		"overload": {"run", "--overload", "much"}, "no overload": {"run", "--overload", "-1"}, "overload of a trace": {"run", "--trace", "x", "--overload", "9"}, "limit of an overload": {"run", "--overload", "find", "--limit-own-p99", "1s"},
 		"url": {"run", "--url", "nowhere", "--key", "a=b"}, "no key": {"run", "--url", "http://127.0.0.1:1"}, "key": {"run", "--key", "a"},
 		"start": {"run", "--start", "noon"}, "trace flag": {"trace", "--refunds", "many"}, "sellers": {"trace", "--sellers", "0"},
 		"target": {"record", "--target", "nowhere"}, "merge": {"merge"}, "merge of nothing": {"merge", "/nowhere"}, "report": {"report"}, "no report": {"report", "/nowhere"}, "compare": {"compare", "one"},
@@ -42,7 +42,7 @@ func TestOverloadIsPlanned(t *testing.T) {
 		t.Errorf("%v: %+v", err, known)
 	}
 	unknown, err := runFlags([]string{"--overload", "find", "--min-kept", "80", "--shed-tries", "3"}, io.Discard)
-	if s := unknown.traffic.segments; err != nil || len(s) != 1 || s[0].Profile != loadtest.Ramp || unknown.limitOwn != climbOwnP99 || unknown.bounds.MinKept != 80 ||
+	if s := unknown.traffic.segments; err != nil || len(s) != 1 || s[0].Profile != loadtest.Ramp || unknown.bounds.MinKept != 80 ||
 		unknown.shedTries != 3 {
 		t.Errorf("%v: %+v", err, unknown)
 	}

@@ -18,15 +18,14 @@ const findCapacity = "find"
 
 // The climb that finds a capacity: from what any machine takes to what none like ours does.
 const (
-	climbProfile  = "ramp:100-1600:90s"
-	climbOwnP99   = 500 * time.Millisecond // beyond it there is no more to be had, only to be waited for
+	climbProfile  = "ramp:50-1600:180s"
 	climbPrefix   = "climb-"
 	overloadTries = 2 // a shop comes back once, when it is told to
 )
 
 func (o *runOptions) overloadFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.overload, "overload", "", "in place of a profile: so many payments/s for 30 s, twice as many for a minute,\n"+
-		"half as many for 30 s; or find: climb first, until our own share's p99 passes 500 ms or --limit-own-p99")
+		"half as many for 30 s; or find: climb first, until no more is paid for offering more")
 	flags.Float64Var(&o.bounds.MinKept, "min-kept", 90, "with --overload: FAIL if it leaves fewer authorizations/s, in percent of those before")
 	flags.DurationVar(&o.bounds.MaxRecovery, "max-recovery", 5*time.Second, "with --overload: FAIL if it takes longer until all is as before")
 	flags.IntVar(&o.shedTries, "shed-tries", 0, "tries of a call that is turned away under stress; 0: 2 with --overload, else as many as of others")
@@ -41,15 +40,14 @@ func (o *runOptions) planOverload() (err error) {
 		return nil
 	case o.trace != "":
 		return errors.New("--overload: a trace has its own profile")
+	case o.limitOwn > 0:
+		return errors.New("--limit-own-p99: an overload has no ramp that it could end")
 	}
 	if o.shedTries == 0 {
 		o.shedTries = overloadTries
 	}
 	if o.overload == findCapacity {
 		o.traffic.segments, err = loadtest.ParseSegments(climbProfile)
-		if o.limitOwn == 0 {
-			o.limitOwn = climbOwnP99
-		}
 		return err
 	}
 	capacity, err := strconv.ParseFloat(o.overload, 64)
@@ -75,10 +73,10 @@ func (o *runOptions) find(ctx context.Context, c *cluster, stderr io.Writer) err
 	if err != nil {
 		return fmt.Errorf("find the capacity: %w", err)
 	}
-	if capacity < 1 {
-		return errors.New("find the capacity: our own share passed its bound at once; name a capacity with --overload")
+	if capacity = math.Round(capacity); capacity < 1 {
+		return errors.New("find the capacity: nothing was paid; see what the cluster answers, or name a capacity with --overload")
 	}
 	fmt.Fprintf(stderr, "the capacity is %.0f payments/s\n", capacity)
-	o.traffic.segments, o.limitOwn = loadtest.Overload(math.Round(capacity)), 0
+	o.traffic.segments, o.overload = loadtest.Overload(capacity), strconv.FormatFloat(capacity, 'f', 0, 64)
 	return nil
 }

@@ -35,13 +35,14 @@ const (
 	probeInterval = time.Second
 	probesMax     = 1000 // of a long run, which are then further apart
 	lateSeconds   = 5
-	overFor       = 2 * lateSeconds * time.Second // over the bound is the end of a climb; one slow moment is not
+	overFor       = 2 * lateSeconds * time.Second // without holding is the end of a climb; one slow moment is not
 	settlePause   = time.Second
 	quietPart     = 4 // a quarter of --settle without a step of the books: the other parts are over, too
 )
 
 func newTrial(o runOptions, c *cluster, progress io.Writer) (*trial, error) {
-	t := &trial{o: o, c: c, progress: progress, start: o.start, stop: make(chan struct{}), climb: climb{bound: o.limitOwn}, saboteur: saboteur{c: c}}
+	t := &trial{o: o, c: c, progress: progress, start: o.start, stop: make(chan struct{}), saboteur: saboteur{c: c},
+		climb: climb{bound: o.limitOwn, rises: o.overload == findCapacity}}
 	if t.start.IsZero() {
 		t.start = time.Now().Add(startDelay)
 	}
@@ -90,8 +91,8 @@ func (t *trial) run(ctx context.Context) (*loadtest.Report, error) {
 	return r, nil
 }
 
-// capacity climbs until our own share passes its bound, or to the climb's end, and returns how many payments a second there
-// were before. What the climb began is over when it returns.
+// capacity climbs until no more is paid for it, or to the climb's end, and returns how many payments a second there were at
+// most. What the climb began is over when it returns.
 func (t *trial) capacity(ctx context.Context) (float64, error) {
 	t.probe.Round(ctx)
 	t.probe.Begin()
@@ -128,7 +129,7 @@ func (t *trial) play(ctx context.Context) (err error) {
 	return err
 }
 
-// watch probes all processes at every interval, and ends a ramp where our own share passes its bound.
+// watch probes all processes at every interval, and ends a ramp where the climb is over.
 func (t *trial) watch(ctx context.Context) {
 	ticker := time.NewTicker(max(probeInterval, (t.length / probesMax).Round(time.Second)))
 	defer ticker.Stop()
@@ -146,9 +147,10 @@ func (t *trial) watch(ctx context.Context) {
 	}
 }
 
-// climb is how far a ramp came within a bound of our own share.
+// climb is how far a ramp came within a bound of our own share, or while what is paid still rises.
 type climb struct {
 	bound    time.Duration // 0 = none
+	rises    bool          // in place of a bound
 	limit    float64       // payments a second that it held for
 	over     time.Duration // since when it does not hold; 0 = it does
 	passedAt time.Duration // since when it did not hold any more; 0 = it held to the end
@@ -157,9 +159,9 @@ type climb struct {
 // see takes what our own share and the payments a second were lately, and tells whether the climb is over.
 func (c *climb) see(at, own time.Duration, paid float64) bool {
 	switch {
-	case c.bound == 0 || c.passedAt > 0:
+	case c.bound == 0 && !c.rises || c.passedAt > 0:
 		return false
-	case own <= c.bound:
+	case c.bound > 0 && own <= c.bound, c.rises && paid > c.limit:
 		c.limit, c.over = max(c.limit, paid), 0
 		return false
 	case c.over == 0:

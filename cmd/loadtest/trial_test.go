@@ -213,7 +213,8 @@ func TestRecordThenReplay(t *testing.T) {
 	}
 }
 
-// TestClimb: one slow moment is not the end of a climb; what is slow for long is, and counts from its beginning.
+// TestClimb: one slow moment is not the end of a climb; what is slow for long is, and counts from its beginning. Without a
+// bound it ends when no more is paid.
 func TestClimb(t *testing.T) {
 	t.Parallel()
 	c := climb{bound: 100 * time.Millisecond}
@@ -229,6 +230,16 @@ func TestClimb(t *testing.T) {
 	}
 	if c.limit != 390 || c.passedAt != 40*time.Second {
 		t.Errorf("the climb came to %.0f/s and passed its bound at %s, want 390 and 40 s", c.limit, c.passedAt)
+	}
+	c = climb{rises: true}
+	for at := range 60 {
+		over := c.see(time.Duration(at)*time.Second, time.Minute, float64(min(10*at, 300+at%3)))
+		if want := at == 43; over != want { // 302 is first seen at 32 s
+			t.Errorf("%d s: over %t, want %t", at, over, want)
+		}
+	}
+	if c.limit != 302 || c.passedAt != 33*time.Second {
+		t.Errorf("the climb came to %.0f/s and rose no more from %s, want 302 and 33 s", c.limit, c.passedAt)
 	}
 	if (&climb{}).see(time.Hour, time.Hour, 1) {
 		t.Error("a climb without a bound is over")
