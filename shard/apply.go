@@ -33,7 +33,7 @@ WITH i AS (
 f AS (
     SELECT b.bucket, b.epoch, b.seq FROM buckets b
     WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED'
-    ORDER BY b.bucket FOR UPDATE
+    ORDER BY b.bucket FOR NO KEY UPDATE
 ),
 p AS (
     UPDATE payments SET status = i.status, version = i.version, psp = i.psp, psp_ref = i.psp_ref, captured = i.captured,

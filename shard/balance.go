@@ -53,7 +53,7 @@ WITH f AS (
 l AS (
     SELECT b.bucket FROM buckets b
     WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED' AND b.seq > b.rollup_seq
-    ORDER BY b.bucket FOR UPDATE
+    ORDER BY b.bucket FOR NO KEY UPDATE
 ),
 b AS (
     UPDATE buckets SET rollup_seq = f.seq FROM f JOIN l ON l.bucket = f.bucket

@@ -24,7 +24,7 @@ WITH i AS (
 f AS (
     SELECT b.bucket, b.epoch, b.seq FROM buckets b
     WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED'
-    ORDER BY b.bucket FOR UPDATE
+    ORDER BY b.bucket FOR NO KEY UPDATE
 ),
 k AS (
     INSERT INTO idempotency_keys (bucket, client_id, scope, key, request_hash, payment_id, subject_id, created_at)

@@ -32,8 +32,8 @@
 //
 //	step      Begin (sqlBegin)                        Apply (sqlApply)
 //	f fence   lock the rows of the batch's buckets    the same
-//	          that are OWNED, in the order of their
-//	          numbers
+//	          that are OWNED (FOR NO KEY UPDATE), in
+//	          the order of their numbers
 //	compare   k: insert the keys of items whose       p: update the payments of items whose epoch is the
 //	          epoch is the row's; a key that          row's and whose stored version and status are the
 //	          exists drops its item out alone         expected ones, within the caps; others drop out alone
@@ -63,6 +63,25 @@
 //
 // Locks are taken in one order: buckets by number, payments each under its bucket's lock, balances by account. So two
 // statements cannot wait for each other in a circle, whatever order their callers name sellers in.
+//
+// # Three strengths of one lock
+//
+// Who takes numbers excludes others who do; who moves a bucket excludes everybody; a notice takes no number and must only be sure
+// that the bucket does not move away from it. So one bucket's row is locked in three ways:
+//
+//	who                  lock                                        waits for
+//	a mover              FOR UPDATE, by changing epoch or state      all others
+//	Begin, Apply, the    FOR NO KEY UPDATE, and changes seq or       movers and each other
+//	roll-up              rollup_seq
+//	a notice             FOR KEY SHARE                               movers alone
+//
+// PostgreSQL locks a row as for UPDATE when a column of a unique index changes. The index buckets_fence makes epoch and state such
+// columns, so a mover need not know of this. Without it, a notice could be stored where its bucket no longer is, and be lost.
+// CockroachDB knows fewer strengths. There a notice reads the bucket's row, and SERIALIZABLE refuses one of the two if the bucket
+// moves meanwhile.
+//
+// The strengths matter because a PSP sends its webhook as it answers the call: one router writes the answer while another stores the
+// notice, in the same bucket at the same moment. As they excluded each other, a write waited for a strange router's commit as often as not.
 //
 // The roll-up is the one statement that must NOT read seq under the lock. It sums postings up to seq, and sums are read from
 // the snapshot: a seq that is newer than the snapshot would count postings that the snapshot does not show yet, and

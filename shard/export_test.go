@@ -11,3 +11,6 @@ func (c *Cluster) Waiting() int {
 
 // PrepareSession makes a connection what those of the pools are.
 var PrepareSession = prepareSession
+
+// PutInboxSQL is the statement that stores notices.
+const PutInboxSQL = sqlPutInbox

@@ -11,7 +11,7 @@ import (
 
 const (
 	// sqlPutInbox stores notices behind the fence, for a batch, in one commit. A redelivery meets the primary key and changes
-	// nothing. A notice is in a batch once.
+	// nothing. A notice is in a batch once, and takes no number: it waits for nobody who does, only for who moves the bucket.
 	sqlPutInbox = `
 WITH i AS (
     SELECT t.bucket, t.epoch, t.psp, t.event_id, t.kind, t.attempt_id, t.reference, t.original, t.raw, t.received_at
@@ -21,7 +21,7 @@ WITH i AS (
 f AS (
     SELECT b.bucket, b.epoch FROM buckets b
     WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED'
-    ORDER BY b.bucket FOR UPDATE
+    ORDER BY b.bucket FOR KEY SHARE
 ),
 w AS (
     INSERT INTO webhook_inbox (bucket, psp, event_id, kind, attempt_id, reference, original, raw, state, reason, received_at,

@@ -118,15 +118,15 @@ func (l *lanes) take(no int) taken {
 	}
 	var t taken
 	s, busy := l.shard, maps.Clone(l.buckets)
+	if batch := takeOnce(l, &t, busy, &l.notices, notice.id); len(batch) > 0 {
+		t.loads = append(t.loads, loadOf(s, "put inbox", batch, putStatement, s.findNotices))
+	}
 	if batch := takeOnce(l, &t, busy, &l.openings, func(o opening) string { return o.Payment.ID }); len(batch) > 0 {
 		t.loads = append(t.loads, loadOf(s, "begin", batch, beginStatement, s.findOpenings))
 	}
 	if batch := takeOnce(l, &t, busy, &l.changes, func(c change) string { return c.Payment.ID }); len(batch) > 0 {
 		apply := func(batch []change) statement { return applyStatement(batch, s.slot(no)) }
 		t.loads = append(t.loads, loadOf(s, "apply", batch, apply, s.findChanges))
-	}
-	if batch := takeOnce(l, &t, busy, &l.notices, notice.id); len(batch) > 0 {
-		t.loads = append(t.loads, loadOf(s, "put inbox", batch, putStatement, s.findNotices))
 	}
 	if t.size > 0 {
 		l.turns++

@@ -134,30 +134,37 @@ func (s *Shard) told(l load, verdicts []error) {
 	}
 }
 
-// sqlLock locks the bucket rows of several statements in one order, so that two processes whose statements share a commit
-// cannot wait for each other. It relies on the primary key.
+// sqlLock locks the bucket rows of several statements that take numbers in one order, so that two processes whose statements
+// share a commit cannot wait for each other. It relies on the primary key.
 const sqlLock = `
-SELECT b.bucket FROM buckets b WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED' ORDER BY b.bucket FOR UPDATE`
+SELECT b.bucket FROM buckets b WHERE b.bucket = ANY($1::INT4[]) AND b.state = 'OWNED' ORDER BY b.bucket FOR NO KEY UPDATE`
 
 // writeTogether writes batches of several kinds in one round trip. The statements of a pipeline are one transaction, on both
-// engines (CockroachDB since 22.1): all of them have committed or none has.
+// engines (CockroachDB since 22.1): all of them have committed or none has. Notices come first (take): they lock no row against
+// those who take numbers, and none waits for them.
 func (s *Shard) writeTogether(ctx context.Context, loads []load) ([][]error, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
 	defer cancel()
 	defer s.metrics.time(s.name, "together")()
 	out := make([][]error, len(loads))
 	var buckets []int32
+	numbering := 0 // statements
 	parts := &pgx.Batch{}
 	for n, l := range loads {
 		st := l.statement(l.all())
-		buckets = append(buckets, st.args[0].([]int32)...)
+		if st.sql != sqlPutInbox {
+			buckets = append(buckets, st.args[0].([]int32)...)
+			numbering++
+		}
 		parts.Queue(st.sql, st.args...).Query(func(rows pgx.Rows) (err error) {
 			out[n], err = st.collect(rows)
 			return err
 		})
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(sqlLock, buckets)
+	if numbering > 1 {
+		batch.Queue(sqlLock, buckets)
+	}
 	batch.QueuedQueries = append(batch.QueuedQueries, parts.QueuedQueries...)
 	return out, s.pool.SendBatch(ctx, batch).Close()
 }

@@ -26,6 +26,8 @@ var wholeIndexes = map[[2]string]string{
 	{"relay heads", "buckets_pkey"}:      "likewise",
 	{"relay unsent", "buckets_pkey"}:     "likewise, and their cursors",
 	{"relay lag", "buckets_pkey"}:        "likewise",
+	{"relay heads", "buckets_fence"}:     "likewise",
+	{"relay lag", "buckets_fence"}:       "likewise",
 	{"parked", "parked_payments_held"}:   "a partial index: it holds what is parked, which is what is listed",
 	{"inbox lag", "webhook_inbox_due"}:   "a partial index: it holds what waits, which is what is counted",
 	{"open approvals", "approvals_open"}: "a partial index: it holds what waits for a person",
