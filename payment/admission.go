@@ -29,9 +29,11 @@ func (c Class) String() string { return [classes]string{"payout", "refund", "cap
 // part is how much of a shard's limit a class may fill, in percent: what is above it is kept for the more urgent.
 func (c Class) part() int { return [classes]int{10, 20, 40, 100}[c] }
 
-// retryIn is when a command that was turned away makes sense again: up to twice this, so that not all come back at once.
+// retryIn is when a command that was turned away makes sense again: at least the class's time, and up to twice that and a second.
+// Callers are told whole seconds, so it is drawn in them: not all come back in the same one.
 func (c Class) retryIn() time.Duration {
-	return [classes]time.Duration{time.Minute, 10 * time.Second, 4 * time.Second, time.Second}[c]
+	pause := [classes]int{60, 10, 4, 1}[c]
+	return time.Duration(pause+rand.N(pause+2)) * time.Second
 }
 
 // admission decides which commands may begin. Each shard has a door of its own, so that one under stress turns nobody away
@@ -103,9 +105,8 @@ func (a *admission) admit(c Class, b shard.Bucket) (*place, error) {
 	if !ok {
 		name, _ := a.shards.ShardOf(b)
 		a.metrics.shed.WithLabelValues(name, c.String()).Inc()
-		pause := c.retryIn()
 		return nil, &Error{Code: CodeOverloaded, Detail: "the payment's shard is under stress, and more urgent calls come first; nothing was done",
-			RetryIn: pause + rand.N(pause), Remedy: "repeat with the same idempotency key after the time given"}
+			RetryIn: c.retryIn(), Remedy: "repeat with the same idempotency key after the time given"}
 	}
 	return &place{door: d, step: step}, nil
 }
@@ -119,8 +120,7 @@ func (a *admission) step(ctx context.Context, b shard.Bucket, write func() error
 	p, command := ctx.Value(placeKey{}).(*place)
 	var s step
 	if p.take(d) {
-		s = p.step
-		s.began = a.now()
+		s = d.begin(p.step, a.now())
 	} else {
 		s = d.enter(a.now(), command)
 	}
@@ -183,13 +183,14 @@ type door struct {
 	mu      sync.Mutex
 	limit   int
 	waiting int // writes, and places of commands
+	writing int // writes of commands alone
 	cuts    uint64
 
 	stressed time.Time // since when no window was good
 
 	// The window.
 	opened                time.Time
-	atOpening             int  // how many waited then
+	atOpening             int  // how many writes of commands were under way then
 	peak                  int  // how many did at most
 	closed                bool // to the less urgent, by the window before
 	peakBefore            int  // … in the window before
@@ -238,7 +239,17 @@ func (d *door) enter(now time.Time, command bool) step {
 	if !command {
 		return step{began: now, cuts: d.cuts}
 	}
+	d.writing++
 	return d.more(now)
+}
+
+// begin turns a place into the write that it was kept for.
+func (d *door) begin(s step, now time.Time) step {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.writing++
+	s.began = now
+	return s
 }
 
 func (d *door) more(now time.Time) step {
@@ -258,6 +269,9 @@ func (d *door) leave(s step, now time.Time, written bool) {
 	}
 	if !written {
 		return
+	}
+	if s.crowds {
+		d.writing--
 	}
 	d.returned++
 	if s.cuts == d.cuts {
@@ -293,7 +307,7 @@ func (d *door) judge(now time.Time) {
 		d.stressed = now
 	}
 	switch {
-	case d.limit == d.most && now.Sub(d.stressed) < forbearance:
+	case d.limit == d.most && (now.Sub(d.stressed) < forbearance || lag <= d.target && d.seen+d.writing < leastSample): // too early or too few
 	case halts:
 		d.cut(2)
 	case slows:
@@ -308,7 +322,7 @@ func (d *door) judge(now time.Time) {
 	calm := !halts && !slows && (d.seen == 0 || 2*d.quick > d.seen)
 	d.closed = !calm && d.limit < d.most
 	d.limitGauge.Set(float64(d.limit))
-	d.opened, d.atOpening, d.peak, d.peakBefore = now, d.waiting, d.waiting, d.peak
+	d.opened, d.atOpening, d.peak, d.peakBefore = now, d.writing, d.waiting, d.peak
 	d.returned, d.seen, d.quick, d.slow, d.verySlow = 0, 0, 0, 0, 0
 }
 

@@ -14,7 +14,8 @@
 //
 // What happens on each failure:
 //
-//   - the shard does not answer before the PSP was called: 503, nothing was charged;
+//   - the shard cannot be reached before the PSP was called: 503, nothing was charged; it was reached and gave no answer: 503, and
+//     this may still be carried out, so only the same key may be used again;
 //   - the PSP's answer is lost: the attempt stays PENDING, the caller hears PROCESSING;
 //   - the outcome cannot be committed: the same;
 //   - the caller hangs up: the command goes on to its end; the same key asks for its answer;

@@ -47,7 +47,8 @@ const (
 	CodeAlreadyReversed Code = "ALREADY_REVERSED"
 	// CodeBusy: too many writers raced for this payment; nothing was done.
 	CodeBusy Code = "PAYMENT_BUSY"
-	// CodeUnavailable: the payment's shard cannot be reached; nothing was charged.
+	// CodeUnavailable: the payment's shard cannot be reached, and nothing was charged; or it gave no answer, and the detail says
+	// that what was asked may still be carried out.
 	CodeUnavailable Code = "SHARD_UNAVAILABLE"
 	// CodeOverloaded: the payment's shard is under stress, and more urgent commands come first; nothing was done.
 	CodeOverloaded Code = "SHARD_OVERLOADED"
@@ -56,7 +57,7 @@ const (
 	CodePSPUnavailable Code = "PSP_UNAVAILABLE"
 )
 
-// Error is a refused command. Nothing was written and no PSP was called.
+// Error is a refused command. Nothing was written and no PSP was called, unless the detail of a CodeUnavailable says that this is not known.
 type Error struct {
 	Code      Code
 	Field     string        // JSON pointer of the member at fault, "" if none

@@ -231,6 +231,11 @@ func unavailable(err error) error {
 	if errors.As(err, &invariant) || errors.As(err, &refused) {
 		return err // a fault of ours: nothing was written; let it be seen as one
 	}
-	return &Error{Code: CodeUnavailable, Detail: "the payment's shard cannot be reached; nothing was charged", RetryIn: time.Second,
+	e := &Error{Code: CodeUnavailable, Detail: "the payment's shard cannot be reached; nothing was charged", RetryIn: time.Second,
 		Remedy: "repeat with the same idempotency key after the time given", Err: err}
+	if errors.Is(err, shard.ErrInDoubt) { // what committed is carried on by the resolver
+		e.Detail = "the payment's shard gave no answer; whether this began is not known, and it may still be carried out"
+		e.Remedy = "repeat with the same idempotency key after the time given, and with no other: only it is answered with what came of this"
+	}
+	return e
 }

@@ -94,3 +94,23 @@ func TestLimiterProperties(t *testing.T) {
 		}
 	})
 }
+
+// TestNoCallCostsNoToken: a choice after which no call was made (its shard is down, its key was used before) costs the PSP's rate nothing.
+func TestNoCallCostsNoToken(t *testing.T) {
+	r := configured(t, Rules{PSPs: []Rule{{Name: "stripe", Weight: 1, RatePerSecond: 10, Burst: 10}}}, noon().now, "stripe")
+	for n := range 20 {
+		c, err := r.Choose(both(100))
+		if err != nil {
+			t.Fatalf("payment %d, no call was made so far: %v", n+1, err)
+		}
+		c.Done(NotAsked("no call was made"))
+	}
+	for range 10 {
+		if c, err := r.Choose(both(100)); err == nil {
+			c.Done(ApprovedAs("pi_1"))
+		}
+	}
+	if _, err := r.Choose(both(100)); err == nil {
+		t.Error("calls cost nothing either")
+	}
+}

@@ -151,6 +151,9 @@ func (p *path) allow(operation string, now time.Time, r *Router) (taken *permiss
 		return nil, why, wait
 	}
 	return &permission{end: func(o Outcome) {
+		if o.class == NotSent && o.ours { // a shard that is down, or a key that comes again, has cost the PSP nothing
+			p.limiter.giveBack()
+		}
 		g.tally.note(r.now(), o)
 		end(judge(o))
 	}}, "", 0

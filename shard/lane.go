@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -271,6 +272,22 @@ func enqueue[T any](ctx context.Context, l *lanes, queue *[]waiting[T], item T) 
 	case err := <-w.done:
 		return err
 	case <-ctx.Done():
+		if withdraw(l, queue, w.done) {
+			return fmt.Errorf("shard %s: no lane had time for it: %w: %w", l.shard.name, ErrUnavailable, ctx.Err())
+		}
 		return fmt.Errorf("shard %s: %w: %w", l.shard.name, ErrInDoubt, ctx.Err())
 	}
+}
+
+// withdraw takes an item out of its queue whose caller leaves, and tells whether it was there: then it was not sent, and never is.
+// Else it would be written after its caller was told that it cannot be, and before those who still wait.
+func withdraw[T any](l *lanes, queue *[]waiting[T], done chan error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := slices.IndexFunc(*queue, func(w waiting[T]) bool { return w.done == done })
+	if n < 0 {
+		return false
+	}
+	*queue = slices.Delete(*queue, n, n+1)
+	return true
 }

@@ -122,7 +122,8 @@ func TestQueueLimit(t *testing.T) {
 	}
 }
 
-// TestCallerLeaves: who stops waiting is told that the outcome is open, and hinders nobody.
+// TestCallerLeaves: who stops waiting is told that the outcome is open if a lane has the item, and hinders nobody; if none has, the
+// item leaves the queue with its caller, and nothing was written.
 func TestCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := idle(1)
@@ -130,11 +131,25 @@ func TestCallerLeaves(t *testing.T) {
 		left := make(chan error, 1)
 		go func() { left <- l.begin(ctx, opening{}) }()
 		synctest.Wait()
+		taken := l.openings[0]
+		l.openings = nil // as takeOnce does
 		cancel()
 		if err := <-left; !errors.Is(err, ErrInDoubt) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("told %v", err)
 		}
-		l.openings[0].done <- nil // nobody listens, and this does not wait
+		taken.done <- nil // nobody listens, and this does not wait
+
+		ctx, cancel = context.WithCancel(context.Background())
+		l.openings = []waiting[opening]{taken}
+		go func() { left <- l.begin(ctx, opening{}) }()
+		synctest.Wait()
+		cancel()
+		if err := <-left; !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrInDoubt) {
+			t.Errorf("told %v", err)
+		}
+		if len(l.openings) != 1 || l.openings[0].done != taken.done {
+			t.Errorf("%d wait, want the other one alone", len(l.openings))
+		}
 	})
 }
 
