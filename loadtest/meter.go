@@ -291,12 +291,21 @@ func (m *Meter) segmented(r *Report, segments []Segment, own func(n int, begin, 
 
 // PaidLately is how many payments per second there were in the seconds before at.
 func (m *Meter) PaidLately(at time.Time, seconds int) float64 {
+	return m.lately(at, seconds, func(s second) int { return s.paid })
+}
+
+// IntendedLately is how many payments per second were to begin in the seconds before at.
+func (m *Meter) IntendedLately(at time.Time, seconds int) float64 {
+	return m.lately(at, seconds, func(s second) int { return s.intended })
+}
+
+func (m *Meter) lately(at time.Time, seconds int, count func(second) int) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	to := min(max(int(at.Sub(m.start)/time.Second), 0), len(m.perSec))
 	sum := 0
 	for _, s := range m.perSec[max(0, to-seconds):to] {
-		sum += s.paid
+		sum += count(s)
 	}
 	return float64(sum) / float64(seconds)
 }

@@ -90,6 +90,10 @@ func TestPaidLately(t *testing.T) {
 	if got := m.PaidLately(start.Add(10*time.Second), 5); got != 7 {
 		t.Errorf("%.1f/s, want (5+6+7+8+9)/5", got)
 	}
+	m.Intend(start.Add(9 * time.Second))
+	if got := m.IntendedLately(start.Add(10*time.Second), 5); got != 0.2 {
+		t.Errorf("%.1f/s intended, want one in 5 s", got)
+	}
 	if got := m.PaidLately(start.Add(-time.Second), 5); got != 0 {
 		t.Errorf("before the start %.1f/s", got)
 	}

@@ -18,14 +18,14 @@ const findCapacity = "find"
 
 // The climb that finds a capacity: from what any machine takes to what none like ours does.
 const (
-	climbProfile  = "ramp:50-1600:180s"
+	climbProfile  = "ramp:100-1600:180s"
 	climbPrefix   = "climb-"
 	overloadTries = 2 // a shop comes back once, when it is told to
 )
 
 func (o *runOptions) overloadFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.overload, "overload", "", "in place of a profile: so many payments/s for 30 s, twice as many for a minute,\n"+
-		"half as many for 30 s; or find: climb first, until no more is paid for offering more")
+		"half as many for 30 s; or find: climb first, as long as what is paid keeps up with what is offered")
 	flags.Float64Var(&o.bounds.MinKept, "min-kept", 90, "with --overload: FAIL if it leaves fewer authorizations/s, in percent of those before")
 	flags.DurationVar(&o.bounds.MaxRecovery, "max-recovery", 5*time.Second, "with --overload: FAIL if it takes longer until all is as before")
 	flags.IntVar(&o.shedTries, "shed-tries", 0, "tries of a call that is turned away under stress; 0: 2 with --overload, else as many as of others")
@@ -74,7 +74,7 @@ func (o *runOptions) find(ctx context.Context, c *cluster, stderr io.Writer) err
 		return fmt.Errorf("find the capacity: %w", err)
 	}
 	if capacity = math.Round(capacity); capacity < 1 {
-		return errors.New("find the capacity: nothing was paid; see what the cluster answers, or name a capacity with --overload")
+		return errors.New("find the capacity: payments never kept up with the first arrivals; see what the cluster answers, or name a capacity with --overload")
 	}
 	fmt.Fprintf(stderr, "the capacity is %.0f payments/s\n", capacity)
 	o.traffic.segments, o.overload = loadtest.Overload(capacity), strconv.FormatFloat(capacity, 'f', 0, 64)

@@ -42,7 +42,7 @@ const (
 
 func newTrial(o runOptions, c *cluster, progress io.Writer) (*trial, error) {
 	t := &trial{o: o, c: c, progress: progress, start: o.start, stop: make(chan struct{}), saboteur: saboteur{c: c},
-		climb: climb{bound: o.limitOwn, rises: o.overload == findCapacity}}
+		climb: climb{bound: o.limitOwn, keepsUp: o.overload == findCapacity}}
 	if t.start.IsZero() {
 		t.start = time.Now().Add(startDelay)
 	}
@@ -91,8 +91,8 @@ func (t *trial) run(ctx context.Context) (*loadtest.Report, error) {
 	return r, nil
 }
 
-// capacity climbs until no more is paid for it, or to the climb's end, and returns how many payments a second there were at
-// most. What the climb began is over when it returns.
+// capacity climbs as long as what is paid keeps up with what is offered, and returns how many payments a second that was at most.
+// What the climb began is over when it returns.
 func (t *trial) capacity(ctx context.Context) (float64, error) {
 	t.probe.Round(ctx)
 	t.probe.Begin()
@@ -147,21 +147,25 @@ func (t *trial) watch(ctx context.Context) {
 	}
 }
 
-// climb is how far a ramp came within a bound of our own share, or while what is paid still rises.
+// climb is how far a ramp came within a bound of our own share, or while payments kept up with arrivals.
 type climb struct {
 	bound    time.Duration // 0 = none
-	rises    bool          // in place of a bound
+	keepsUp  bool          // in place of a bound
 	limit    float64       // payments a second that it held for
 	over     time.Duration // since when it does not hold; 0 = it does
 	passedAt time.Duration // since when it did not hold any more; 0 = it held to the end
 }
 
-// see takes what our own share and the payments a second were lately, and tells whether the climb is over.
-func (c *climb) see(at, own time.Duration, paid float64) bool {
+// keptUp is how much of what was offered is paid if the cluster keeps up: some cards are declined, some payments voided.
+const keptUp = 0.9
+
+// see takes what our own share was lately, how many payments a second there were, and how many were to begin just before those; it
+// tells whether the climb is over.
+func (c *climb) see(at, own time.Duration, paid, begun float64) bool {
 	switch {
-	case c.bound == 0 && !c.rises || c.passedAt > 0:
+	case c.bound == 0 && !c.keepsUp || c.passedAt > 0:
 		return false
-	case c.bound > 0 && own <= c.bound, c.rises && paid > c.limit:
+	case c.bound > 0 && own <= c.bound, c.keepsUp && paid >= keptUp*begun:
 		c.limit, c.over = max(c.limit, paid), 0
 		return false
 	case c.over == 0:
@@ -181,7 +185,12 @@ func (t *trial) look() {
 	if begin := t.length - last.Duration; at < begin+lateSeconds*time.Second {
 		return
 	}
-	if t.climb.see(at, t.probe.OwnLately(), t.meter.PaidLately(time.Now(), lateSeconds)) {
+	now, seconds := time.Now(), lateSeconds
+	if t.climb.keepsUp {
+		seconds *= 2 // of some hundred arrivals less is chance
+	}
+	begun := t.meter.IntendedLately(now.Add(-t.o.traffic.habits.CaptureAfter-time.Second), seconds)
+	if t.climb.see(at, t.probe.OwnLately(), t.meter.PaidLately(now, seconds), begun) {
 		close(t.stop)
 	}
 }

@@ -214,7 +214,7 @@ func TestRecordThenReplay(t *testing.T) {
 }
 
 // TestClimb: one slow moment is not the end of a climb; what is slow for long is, and counts from its beginning. Without a
-// bound it ends when no more is paid.
+// bound it ends where payments do not keep up with arrivals.
 func TestClimb(t *testing.T) {
 	t.Parallel()
 	c := climb{bound: 100 * time.Millisecond}
@@ -223,7 +223,7 @@ func TestClimb(t *testing.T) {
 		if at >= 10 && at < 19 || at >= 40 {
 			own = 101 * time.Millisecond
 		}
-		over := c.see(time.Duration(at)*time.Second, own, float64(10*at))
+		over := c.see(time.Duration(at)*time.Second, own, float64(10*at), 0)
 		if want := at == 50; over != want {
 			t.Errorf("%d s: over %t, want %t", at, over, want)
 		}
@@ -231,17 +231,17 @@ func TestClimb(t *testing.T) {
 	if c.limit != 390 || c.passedAt != 40*time.Second {
 		t.Errorf("the climb came to %.0f/s and passed its bound at %s, want 390 and 40 s", c.limit, c.passedAt)
 	}
-	c = climb{rises: true}
+	c = climb{keepsUp: true}
 	for at := range 60 {
-		over := c.see(time.Duration(at)*time.Second, time.Minute, float64(min(10*at, 300+at%3)))
-		if want := at == 43; over != want { // 302 is first seen at 32 s
+		over := c.see(time.Duration(at)*time.Second, time.Minute, float64(min(10*at, 300)), float64(10*at)) // 300 is 0.9 of 333
+		if want := at == 44; over != want {
 			t.Errorf("%d s: over %t, want %t", at, over, want)
 		}
 	}
-	if c.limit != 302 || c.passedAt != 33*time.Second {
-		t.Errorf("the climb came to %.0f/s and rose no more from %s, want 302 and 33 s", c.limit, c.passedAt)
+	if c.limit != 300 || c.passedAt != 34*time.Second {
+		t.Errorf("the climb came to %.0f/s and kept up no more from %s, want 300 and 34 s", c.limit, c.passedAt)
 	}
-	if (&climb{}).see(time.Hour, time.Hour, 1) {
+	if (&climb{}).see(time.Hour, time.Hour, 1, 1) {
 		t.Error("a climb without a bound is over")
 	}
 }
