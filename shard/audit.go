@@ -134,7 +134,7 @@ func (c *Cluster) Walk(ctx context.Context, shardName string, visit func(Span) e
 func (s *Shard) snapshot(ctx context.Context, f func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return s.read(ctx, "snapshot", func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, s.pool, options, f)
+		return pgx.BeginTxFunc(ctx, s.readers, options, f)
 	})
 }
 

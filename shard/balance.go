@@ -150,7 +150,7 @@ func (s *Shard) subAccount(ctx context.Context, account ledger.Account, currency
 	var debits, credits string
 	var buckets []int32
 	err := s.read(ctx, "balance", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, sql, string(account), string(currency)).Scan(&debits, &credits, &buckets)
+		return s.readers.QueryRow(ctx, sql, string(account), string(currency)).Scan(&debits, &credits, &buckets)
 	})
 	if err != nil {
 		return SubAccount{}, nil, fmt.Errorf("shard %s: %w", s.name, err)
@@ -181,7 +181,7 @@ func (c *Cluster) RollUp(ctx context.Context, shardName string) (int, error) {
 		some := buckets[start:min(start+rollUpBuckets, len(buckets))]
 		var n int
 		err := s.retry(ctx, "roll up", func(ctx context.Context) error {
-			return s.pool.QueryRow(ctx, sqlRollUp, some).Scan(&n)
+			return s.readers.QueryRow(ctx, sqlRollUp, some).Scan(&n)
 		})
 		if err != nil {
 			return moved, fmt.Errorf("shard %s: %w", shardName, err)

@@ -20,11 +20,11 @@ type Cluster struct {
 
 	mu      sync.RWMutex
 	current *Map
-	shards  map[string]*Shard // by URL: a shard that moved to another database is another pool
+	shards  map[string]*Shard // by URL: a shard that moved to another database has other pools
 	closed  bool
 }
 
-// Open reads the shard map and makes a pool per shard. registry may be nil.
+// Open reads the shard map and makes the pools of each shard. registry may be nil.
 func Open(ctx context.Context, source *MapFile, o Options, registry prometheus.Registerer) (*Cluster, error) {
 	o = o.withDefaults()
 	if o.Now == nil {

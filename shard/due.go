@@ -57,7 +57,7 @@ func (c *Cluster) PendingAttempts(ctx context.Context, shardName string, sentBef
 	}
 	var out []PendingAttempt
 	err = s.read(ctx, "pending attempts", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sqlPendingAttempts, allSlots(), sentBefore, limit)
+		rows, err := s.readers.Query(ctx, sqlPendingAttempts, allSlots(), sentBefore, limit)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (c *Cluster) PendingCount(ctx context.Context, shardName string, sentBefore
 	}
 	var since *time.Time
 	err = s.read(ctx, "pending count", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, sqlPendingCount, allSlots(), sentBefore).Scan(&n, &since)
+		return s.readers.QueryRow(ctx, sqlPendingCount, allSlots(), sentBefore).Scan(&n, &since)
 	})
 	if since != nil {
 		oldest = *since
@@ -99,7 +99,7 @@ func (c *Cluster) AttemptsByRef(ctx context.Context, psp, reference string) ([]A
 	var out []AttemptRef
 	for _, s := range c.all() {
 		err := s.read(ctx, "attempt by reference", func(ctx context.Context) error {
-			rows, err := s.pool.Query(ctx, sqlAttemptByRef, psp, reference)
+			rows, err := s.readers.Query(ctx, sqlAttemptByRef, psp, reference)
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (c *Cluster) PaymentOfAttempt(ctx context.Context, attemptID string) (strin
 			ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
 		})
-		return s.pool.SendBatch(ctx, batch).Close()
+		return s.readers.SendBatch(ctx, batch).Close()
 	})
 	if err == nil && len(ids) == 0 {
 		err = fmt.Errorf("attempt %s: %w", attemptID, ErrNotFound)

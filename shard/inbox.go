@@ -158,7 +158,7 @@ func (c *Cluster) Inbox(ctx context.Context, shardName string, state Status, lim
 	}
 	var out []InboxItem
 	err = s.read(ctx, "inbox", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sqlInbox, string(state), limit)
+		rows, err := s.readers.Query(ctx, sqlInbox, string(state), limit)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (c *Cluster) InboxLag(ctx context.Context, shardName string) (waiting int64
 	}
 	var since *time.Time
 	err = s.read(ctx, "inbox lag", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, sqlInboxLag).Scan(&waiting, &since)
+		return s.readers.QueryRow(ctx, sqlInboxLag).Scan(&waiting, &since)
 	})
 	if since != nil {
 		oldest = *since
@@ -208,7 +208,7 @@ func (c *Cluster) InboxOf(ctx context.Context, attemptIDs []string) ([]InboxItem
 			out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[InboxItem])
 			return err
 		})
-		return s.pool.SendBatch(ctx, batch).Close()
+		return s.readers.SendBatch(ctx, batch).Close()
 	})
 	return out, err
 }

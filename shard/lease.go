@@ -31,7 +31,7 @@ func (c *Cluster) Lease(ctx context.Context, shardName, name, owner string, ttl 
 	var token int64
 	now := c.opts.Now()
 	err = s.retry(ctx, "lease", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, sqlLease, name, owner, now.Add(ttl), now).Scan(&token)
+		return s.readers.QueryRow(ctx, sqlLease, name, owner, now.Add(ttl), now).Scan(&token)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil

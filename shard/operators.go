@@ -84,7 +84,7 @@ func (c *Cluster) RequestApproval(ctx context.Context, a Approval) error {
 		return err
 	}
 	written, err := c.oneRow(ctx, b, "request approval", func(ctx context.Context, s *Shard, epoch int64) (pgx.Rows, error) {
-		return s.pool.Query(ctx, sqlRequest, int32(b), epoch, a.ID, a.Kind, a.PaymentID, a.SubjectID, a.Decision, a.Reference, a.Reason,
+		return s.readers.Query(ctx, sqlRequest, int32(b), epoch, a.ID, a.Kind, a.PaymentID, a.SubjectID, a.Decision, a.Reference, a.Reason,
 			a.RequestedBy, a.RequestedAt)
 	})
 	if err == nil && !written {
@@ -105,7 +105,7 @@ func (c *Cluster) DecideApproval(ctx context.Context, id, by string, approve boo
 		state = ApprovalApproved
 	}
 	found, err := c.oneRow(ctx, b, "decide", func(ctx context.Context, s *Shard, epoch int64) (pgx.Rows, error) {
-		return s.pool.Query(ctx, sqlDecide, int32(b), epoch, id, string(state), by, at)
+		return s.readers.Query(ctx, sqlDecide, int32(b), epoch, id, string(state), by, at)
 	})
 	if err != nil {
 		return Approval{}, err
@@ -134,7 +134,7 @@ func (c *Cluster) Approval(ctx context.Context, id string) (Approval, error) {
 			out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Approval])
 			return err
 		})
-		return s.pool.SendBatch(ctx, batch).Close()
+		return s.readers.SendBatch(ctx, batch).Close()
 	})
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("approval %s: %w", id, ErrNotFound)
@@ -169,7 +169,7 @@ func (c *Cluster) OpenApprovals(ctx context.Context, shardName string, limit int
 	}
 	var out []Approval
 	err = s.read(ctx, "open approvals", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sqlOpenApprovals, limit)
+		rows, err := s.readers.Query(ctx, sqlOpenApprovals, limit)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ type Switch struct {
 func (c *Cluster) SetSwitch(ctx context.Context, w Switch) error {
 	return c.each(ctx, func(ctx context.Context, s *Shard) error {
 		return s.read(ctx, "set switch", func(ctx context.Context) error {
-			_, err := s.pool.Exec(ctx, sqlSetSwitch, w.PSP, w.Drained, w.Reason, w.Actor, w.At)
+			_, err := s.readers.Exec(ctx, sqlSetSwitch, w.PSP, w.Drained, w.Reason, w.Actor, w.At)
 			return err
 		})
 	})
@@ -202,7 +202,7 @@ func (c *Cluster) SetSwitch(ctx context.Context, w Switch) error {
 func (c *Cluster) Switches(ctx context.Context) ([]Switch, error) {
 	var last error = ErrUnavailable
 	for _, s := range c.all() {
-		rows, err := s.pool.Query(ctx, sqlSwitches)
+		rows, err := s.readers.Query(ctx, sqlSwitches)
 		if err == nil {
 			var out []Switch
 			if out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Switch]); err == nil {

@@ -220,7 +220,7 @@ func (c *Cluster) RelayLag(ctx context.Context, shardName string) (events int64,
 	}
 	var since *time.Time
 	err = s.read(ctx, "relay lag", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, sqlRelayLag).Scan(&events, &since)
+		return s.readers.QueryRow(ctx, sqlRelayLag).Scan(&events, &since)
 	})
 	if since != nil {
 		oldest = *since
@@ -240,7 +240,7 @@ func (c *Cluster) fenced(ctx context.Context, shardName, op string, f Fence, sql
 	err = s.read(ctx, op, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
 		defer cancel()
-		return s.pool.QueryRow(ctx, sql, args...).Scan(&holds, &written)
+		return s.readers.QueryRow(ctx, sql, args...).Scan(&holds, &written)
 	})
 	switch {
 	case err != nil:
@@ -272,7 +272,7 @@ func readRows[T any](ctx context.Context, c *Cluster, shardName, op string, scan
 func rowsOf[T any](ctx context.Context, s *Shard, scan pgx.RowToFunc[T], sql string, args []any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, sql, args...)
+	rows, err := s.readers.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}

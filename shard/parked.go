@@ -120,7 +120,7 @@ func (c *Cluster) Redrive(ctx context.Context, paymentID string) error {
 	}
 	err = s.read(ctx, "redrive", func(ctx context.Context) error {
 		var seq int64
-		return s.pool.QueryRow(ctx, sqlRedrive, int32(b), paymentID, owner.Epoch, c.opts.Now()).Scan(&seq)
+		return s.readers.QueryRow(ctx, sqlRedrive, int32(b), paymentID, owner.Epoch, c.opts.Now()).Scan(&seq)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("payment %s is not parked: %w", paymentID, ErrNotFound)

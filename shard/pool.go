@@ -19,7 +19,8 @@ type Options struct {
 	// BatchLimit is how many Openings or Changes one statement carries at most. 64. 1 switches coalescing off: each
 	// caller sends its own statement.
 	BatchLimit int
-	// Readers is how many connections per shard serve reads and other work beside the lanes. 4.
+	// Readers is how many connections per shard serve reads and other work beside the lanes, which have their own: a slow
+	// read holds up no write. 4.
 	Readers int
 	// StatementTimeout bounds one statement, its answer included. What has not answered by then is read back. 5 s.
 	StatementTimeout time.Duration
@@ -57,24 +58,43 @@ type Shard struct {
 	name    string
 	url     string
 	opts    Options
-	pool    *pgxpool.Pool
+	writers *pgxpool.Pool // a connection per lane, for its statements and their read-backs
+	readers *pgxpool.Pool // all else
 	metrics *Metrics
 	lanes   *lanes
 
 	committed chan struct{} // holds one token after a commit of this process
 }
 
-// open makes the pool of a shard; it connects when first used, so that a shard that is down now can come up later.
+// aloneWriters is how many statements may be under way at once without coalescing.
+const aloneWriters = 64
+
+// open makes the pools of a shard; they connect when first used, so that a shard that is down now can come up later.
 func open(name, url string, o Options, m *Metrics) (*Shard, error) {
+	writing := o.Lanes
+	if o.BatchLimit == 1 {
+		writing = aloneWriters
+	}
+	writers, err := newPool(url, o, writing)
+	if err != nil {
+		return nil, fmt.Errorf("shard %s: %w", name, err)
+	}
+	readers, err := newPool(url, o, o.Readers)
+	if err != nil {
+		writers.Close()
+		return nil, fmt.Errorf("shard %s: %w", name, err)
+	}
+	s := &Shard{name: name, url: url, opts: o, writers: writers, readers: readers, metrics: m, committed: make(chan struct{}, 1)}
+	s.lanes = newLanes(s, o.Lanes)
+	return s, nil
+}
+
+func newPool(url string, o Options, connections int) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("shard %s: read the database URL: %w", name, err)
+		return nil, fmt.Errorf("read the database URL: %w", err)
 	}
-	writers := o.Lanes
-	if o.BatchLimit == 1 {
-		writers = 64
-	}
-	config.MaxConns = int32(writers + o.Readers)
+	config.MaxConns = int32(connections)
 	config.MaxConnLifetime = 30 * time.Minute
 	config.MaxConnLifetimeJitter = 3 * time.Minute
 	config.ConnConfig.ConnectTimeout = o.StatementTimeout
@@ -84,11 +104,9 @@ func open(name, url string, o Options, m *Metrics) (*Shard, error) {
 	config.AfterConnect = prepareSession
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
-		return nil, fmt.Errorf("shard %s: make the pool: %w", name, err)
+		return nil, fmt.Errorf("make a pool: %w", err)
 	}
-	s := &Shard{name: name, url: url, opts: o, pool: pool, metrics: m, committed: make(chan struct{}, 1)}
-	s.lanes = newLanes(s, o.Lanes)
-	return s, nil
+	return pool, nil
 }
 
 // sessionSettings are those that both engines know. The isolation level is always named, never left to a default.
@@ -123,10 +141,11 @@ func prepareSession(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// close waits for the lanes' last statements and closes the pool.
+// close waits for the lanes' last statements and closes the pools.
 func (s *Shard) close() {
 	s.lanes.stop()
-	s.pool.Close()
+	s.writers.Close()
+	s.readers.Close()
 }
 
 // slot is the slot of sellers' balances that a lane of this process writes: lanes never wait for each other's rows, and
@@ -137,7 +156,7 @@ func (s *Shard) slot(laneNo int) int32 {
 
 // Ping asks the shard whether it answers.
 func (s *Shard) Ping(ctx context.Context) error {
-	if err := s.pool.Ping(ctx); err != nil {
+	if err := s.readers.Ping(ctx); err != nil {
 		return fmt.Errorf("shard %s: %w: %w", s.name, ErrUnavailable, err)
 	}
 	return nil

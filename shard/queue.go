@@ -24,7 +24,7 @@ func (c *Cluster) Expired(ctx context.Context, shardName string, at time.Time, l
 	}
 	var ids []string
 	err = s.read(ctx, "expired", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, sqlExpired, at, limit)
+		rows, err := s.readers.Query(ctx, sqlExpired, at, limit)
 		if err != nil {
 			return err
 		}

@@ -97,7 +97,7 @@ func (c *Cluster) Find(ctx context.Context, paymentID string, ref KeyRef) (Found
 		if ref.Key != "" {
 			queueKey(batch, b, ref, &found.Key)
 		}
-		if err := s.pool.SendBatch(ctx, batch).Close(); err != nil || !found.Missing {
+		if err := s.readers.SendBatch(ctx, batch).Close(); err != nil || !found.Missing {
 			return err
 		}
 		return s.missing(ctx, b, epoch, paymentID)
@@ -120,7 +120,7 @@ func (s *Shard) missing(ctx context.Context, b Bucket, epoch int64, paymentID st
 		}
 		return nil
 	})
-	return s.pool.SendBatch(ctx, batch).Close()
+	return s.readers.SendBatch(ctx, batch).Close()
 }
 
 // Snapshot reads a payment with all that belongs to it, or returns ErrNotFound.
@@ -141,7 +141,7 @@ func (c *Cluster) OpeningKey(ctx context.Context, clientID, key string) (*Key, e
 		batch := &pgx.Batch{}
 		queueOwned(batch, b, epoch)
 		queueKey(batch, b, KeyRef{ClientID: clientID, Scope: openingScope, Key: key}, &out)
-		return s.pool.SendBatch(ctx, batch).Close()
+		return s.readers.SendBatch(ctx, batch).Close()
 	})
 	return out, err
 }
@@ -207,7 +207,7 @@ func (c *Cluster) PaymentsOfOrder(ctx context.Context, clientID, orderID string)
 		return s.read(ctx, "by order", func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, c.opts.StatementTimeout)
 			defer cancel()
-			rows, err := s.pool.Query(ctx, sqlPaymentsByOrder, clientID, orderID, maxPaymentsOfOrder)
+			rows, err := s.readers.Query(ctx, sqlPaymentsByOrder, clientID, orderID, maxPaymentsOfOrder)
 			if err != nil {
 				return err
 			}
@@ -238,7 +238,7 @@ func (c *Cluster) Entries(ctx context.Context, paymentID string) ([]PostedEntry,
 			out, err = collectEntries(rows)
 			return err
 		})
-		return s.pool.SendBatch(ctx, batch).Close()
+		return s.readers.SendBatch(ctx, batch).Close()
 	})
 	return out, err
 }
@@ -257,7 +257,7 @@ func (c *Cluster) Events(ctx context.Context, paymentID string) ([]PostedEvent, 
 			out, err = pgx.CollectRows(rows, scanEvent)
 			return err
 		})
-		return s.pool.SendBatch(ctx, batch).Close()
+		return s.readers.SendBatch(ctx, batch).Close()
 	})
 	return out, err
 }

@@ -49,7 +49,7 @@ func (s *Shard) findIDs(ctx context.Context, op, sql string, args ...any) (map[s
 	err := s.read(ctx, op, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
 		defer cancel()
-		rows, err := s.pool.Query(ctx, sql, args...)
+		rows, err := s.writers.Query(ctx, sql, args...)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ type statement struct {
 
 // run sends the statement alone; it commits by itself.
 func (s *Shard) run(ctx context.Context, st statement) ([]error, error) {
-	rows, err := s.pool.Query(ctx, st.sql, st.args...)
+	rows, err := s.writers.Query(ctx, st.sql, st.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *Shard) writeTogether(ctx context.Context, loads []load) ([][]error, err
 		batch.Queue(sqlLock, buckets)
 	}
 	batch.QueuedQueries = append(batch.QueuedQueries, parts.QueuedQueries...)
-	return out, s.pool.SendBatch(ctx, batch).Close()
+	return out, s.writers.SendBatch(ctx, batch).Close()
 }
 
 // maxReadBacks bounds how often one batch is run again because it was in doubt and proved not committed.

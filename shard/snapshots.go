@@ -46,7 +46,7 @@ func (c *Cluster) Snapshots(ctx context.Context, shardName string, attemptIDs []
 		r = rowsOfAttempts{}
 		batch := &pgx.Batch{}
 		r.queue(batch, asked)
-		return s.pool.SendBatch(ctx, batch).Close()
+		return s.readers.SendBatch(ctx, batch).Close()
 	})
 	if err != nil {
 		return nil, err
