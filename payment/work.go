@@ -169,10 +169,7 @@ func inParallel(workers, n int, do func(n int)) {
 // keepLedgerOn ends what ran out, and looks how much waits.
 func (s *Service) keepLedgerOn(ctx context.Context, shardName string) (int, error) {
 	ended, err := s.ExpireOn(ctx, shardName)
-	if err != nil {
-		return ended, err
-	}
-	return ended, s.gaugesOf(ctx, shardName)
+	return ended, errors.Join(err, s.gaugesOf(ctx, shardName)) // people look at the gauges when something is wrong
 }
 
 // pendingAges are the ages that the gauge of attempts without an answer tells apart.
@@ -203,27 +200,39 @@ func ageOf(t, now time.Time) time.Duration {
 	return now.Sub(t)
 }
 
-// expireBatch is how many authorizations one round ends at most.
-const expireBatch = 500
+// expireBatch is how many authorizations one round ends at most; expireLost is how many may stay without the shard's answer
+// before the round is over: each of them takes its time.
+const (
+	expireBatch = 500
+	expireLost  = 3
+)
 
-// ExpireOn ends the authorizations on one shard that have run out, and returns how many it ended.
+// ExpireOn ends the authorizations on one shard that have run out, and returns how many it ended. They come in the same order in
+// each round, so one that cannot be ended must not hold up those behind it.
 func (s *Service) ExpireOn(ctx context.Context, shardName string) (int, error) {
 	ids, err := s.shards.Expired(ctx, shardName, s.now(), expireBatch)
 	if err != nil {
 		return 0, err
 	}
-	ended := 0
+	ended, lost := 0, 0
+	var errs []error
 	for _, id := range ids {
 		err := s.expire(ctx, id)
 		switch {
 		case err == nil:
 			ended++
+			continue
 		case errors.Is(err, shard.ErrConflict): // somebody moved it first
-		default:
-			return ended, fmt.Errorf("payment %s: expire: %w", id, err)
+			continue
+		case errors.Is(err, shard.ErrUnavailable), errors.Is(err, shard.ErrInDoubt):
+			lost++
+		}
+		errs = append(errs, fmt.Errorf("payment %s: expire: %w", id, err))
+		if lost == expireLost || ctx.Err() != nil {
+			break
 		}
 	}
-	return ended, nil
+	return ended, errors.Join(errs...)
 }
 
 func (s *Service) expire(ctx context.Context, id string) error {

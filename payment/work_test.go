@@ -9,7 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"paygrid/psprouter"
+	"paygrid/shard"
 	"paygrid/shard/model"
 )
 
@@ -131,6 +134,90 @@ func TestLeaseOfADeadWorkerRunsOut(t *testing.T) {
 			t.Error("nobody took over")
 		}
 	})
+}
+
+// obstinate is a store that fails some changes.
+type obstinate struct {
+	*model.Store
+	apply func(shard.Change) error
+}
+
+func (o obstinate) Apply(ctx context.Context, c shard.Change) error {
+	if err := o.apply(c); err != nil {
+		return err
+	}
+	return o.Store.Apply(ctx, c)
+}
+
+// scripted is a PSP that answers an authorization as the test says.
+type scripted struct {
+	psprouter.PSP
+	authorize func() psprouter.Outcome
+}
+
+func (p scripted) Authorize(context.Context, psprouter.AuthorizeRequest) psprouter.Outcome {
+	return p.authorize()
+}
+
+// One authorization that cannot be ended holds up neither the others nor the gauges; a shard without an answer ends the round.
+func TestOneThatCannotEndHoldsUpNoOther(t *testing.T) {
+	refused := &shard.RefusedError{SQLState: "23514"}
+	for name, c := range map[string]struct {
+		fails       error
+		first       int // how many of the first fail
+		ended, left int
+	}{
+		"one is refused":              {refused, 1, 4, 1},
+		"many are refused":            {refused, expireLost + 1, 1, expireLost + 1},
+		"one has no answer":           {shard.ErrUnavailable, 1, 4, 1},
+		"the shard gives no answer":   {shard.ErrInDoubt, 5, 0, 5},
+		"its first answers come late": {shard.ErrUnavailable, expireLost, 0, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, failing := noon, map[string]bool{}
+			clock := func() time.Time { return now }
+			store, err := model.New(model.Options{Now: clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tries := 0
+			psp := scripted{choice().PSP, func() psprouter.Outcome { return psprouter.ApprovedAs("pi_1") }}
+			s, err := New(obstinate{store, func(change shard.Change) error {
+				if change.Payment.Status != Expired {
+					return nil
+				}
+				if tries++; failing[change.Payment.ID] {
+					return c.fails
+				}
+				return nil
+			}}, psprouter.NewRouter(psp), Config{Now: clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const payments = 5
+			for n := range payments {
+				now = now.Add(time.Second)
+				answer, err := s.Authorize(t.Context(), p10(string(rune('a'+n)), "pm_ok", Manual))
+				if err != nil {
+					t.Fatal(err)
+				}
+				failing[answer.PaymentID] = n < c.first
+			}
+			now = now.Add(2 * lifetime)
+			ended, err := s.keepLedgerOn(t.Context(), "shard-1")
+			left, err2 := store.Expired(t.Context(), "shard-1", now, payments)
+			if ended != c.ended || len(left) != c.left || !errors.Is(err, c.fails) || err2 != nil {
+				t.Errorf("%d are ended and %d left, %v, %v", ended, len(left), err, err2)
+			}
+			if c.fails != refused && tries > c.ended+expireLost {
+				t.Errorf("%d tries at a shard that gives no answer", tries)
+			}
+			told := make(chan prometheus.Metric, 8)
+			if s.metrics.inbox.Collect(told); len(told) != 1 {
+				t.Errorf("%d gauges of the inbox are told", len(told))
+			}
+		})
+	}
 }
 
 // inParallel does each thing once, by as many workers as there may be, and not without the caller.
