@@ -120,9 +120,8 @@ type tenure struct {
 
 // round does one round if this worker holds the job's lease. Each job is right even if two workers do it at once.
 func (w Work) round(ctx context.Context, name string, j job, t *tenure) (int, error) {
-	now := w.Service.now()
-	if !now.Before(t.until) {
-		term := max(leaseTerms*j.every, j.lease)
+	now, term := w.Service.now(), max(leaseTerms*j.every, j.lease)
+	if !now.Before(t.until) || t.until.Sub(now) > term { // the latter: the clock was set back, and until is as far off as that
 		_, held, err := w.Service.shards.Lease(ctx, name, j.name, w.Owner, term)
 		if err != nil {
 			return 0, err

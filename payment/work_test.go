@@ -136,6 +136,46 @@ func TestLeaseOfADeadWorkerRunsOut(t *testing.T) {
 	})
 }
 
+// A worker that was told that another holds a lease, and one that holds it, ask again although the clock is set back by an hour.
+func TestLeasesAreAskedForWhenTheClockIsSetBack(t *testing.T) {
+	for name, first := range map[string]string{"another held it": "other", "it held it": "w"} {
+		t.Run(name, func(t *testing.T) {
+			now := noon
+			clock := func() time.Time { return now }
+			store, err := model.New(model.Options{Now: clock})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, asked := worker(t, store, "w")
+			w.Service.config.Now = clock
+			if _, held, err := store.Lease(t.Context(), "shard-1", "j", first, shortestLease); !held || err != nil {
+				t.Fatal(held, err)
+			}
+			var rounds atomic.Int64
+			var lease tenure
+			round := func() {
+				if _, err := w.round(t.Context(), "shard-1", idle(&rounds), &lease); err != nil {
+					t.Fatal(err)
+				}
+			}
+			round()
+			now = now.Add(-time.Hour)
+			if _, _, err := store.Lease(t.Context(), "shard-1", "j", first, 0); err != nil { // it is given up
+				t.Fatal(err)
+			}
+			before := rounds.Load()
+			round()
+			if asked.Load() != 2 || rounds.Load() != before+1 {
+				t.Errorf("asked %d times, %d rounds after the clock was set back", asked.Load(), rounds.Load()-before)
+			}
+			round()
+			if asked.Load() != 2 {
+				t.Errorf("asked %d times: in each round, not once", asked.Load())
+			}
+		})
+	}
+}
+
 // obstinate is a store that fails some changes.
 type obstinate struct {
 	*model.Store
