@@ -78,3 +78,9 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// PanicError is a fault of ours in the middle of something that runs beside its caller: a panic, which is logged with its stack.
+// How far it came is not known: what it had begun stays pending and is asked about.
+type PanicError struct{ Value any }
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }

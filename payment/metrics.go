@@ -15,6 +15,7 @@ type metrics struct {
 	calls    *prometheus.HistogramVec
 	alerts   *prometheus.CounterVec
 	unsaved  *prometheus.CounterVec
+	panics   *prometheus.CounterVec
 	races    *prometheus.CounterVec
 	shed     *prometheus.CounterVec
 	limit    *prometheus.GaugeVec
@@ -41,6 +42,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "PSP answers that do not fit what was asked; a person must look."}, []string{"psp", "operation"}),
 		unsaved: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_outcomes_unsaved_total",
 			Help: "Outcomes that could not be committed; their attempts stay pending."}, []string{"operation"}),
+		panics: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_panics_total",
+			Help: "Faults of ours that ended a command, one item of background work, or a round of it."}, []string{"in"}),
 		races: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_command_races_total",
 			Help: "Decisions made anew because somebody else changed the payment first."}, []string{"operation"}),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "paygrid_commands_shed_total",
@@ -69,8 +72,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Age of the oldest notice that waits to be applied."}, []string{"shard"}),
 	}
 	if r != nil {
-		r.MustRegister(m.outcomes, m.calls, m.alerts, m.unsaved, m.races, m.escalated, m.reversals, m.notices, m.applied, m.refused, m.pending, m.oldest,
-			m.inbox, m.inboxLag, m.shed, m.limit, m.waiting)
+		r.MustRegister(m.outcomes, m.calls, m.alerts, m.unsaved, m.panics, m.races, m.escalated, m.reversals, m.notices, m.applied, m.refused, m.pending,
+			m.oldest, m.inbox, m.inboxLag, m.shed, m.limit, m.waiting)
 	}
 	return m
 }

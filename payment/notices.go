@@ -91,8 +91,8 @@ func (s *Service) ApplyNoticesOn(ctx context.Context, shardName, owner string) (
 			var end shard.InboxEnd
 			if unread != nil {
 				end = s.again(item, shard.InboxNew, unread.Error())
-			} else {
-				end = q.apply(ctx, item)
+			} else if err := s.guarded(ctx, panicNotice, func() error { end = q.apply(ctx, item); return nil }); err != nil {
+				end, q.known = s.again(item, shard.InboxNew, err.Error()), nil // what it has changed is not known
 			}
 			end.InboxKey = shard.InboxKey{Bucket: item.Bucket, PSP: item.PSP, EventID: item.EventID}
 			s.config.Pause(point("webhook", stepSettled))

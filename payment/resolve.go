@@ -52,8 +52,22 @@ func (s *Service) ResolveOn(ctx context.Context, shardName, owner string) (int, 
 	return len(due), errors.Join(append(errs, err)...)
 }
 
-// resolve asks about one attempt and commits what it learns, or returns when to ask again.
-func (s *Service) resolve(ctx context.Context, d shard.Due) (*shard.Recheck, error) {
+// resolve asks about one attempt and commits what it learns, or returns when to ask again. One at which we panic is asked about
+// ever less often, as is one without an answer.
+func (s *Service) resolve(ctx context.Context, d shard.Due) (recheck *shard.Recheck, err error) {
+	err = s.guarded(ctx, panicAttempt, func() (err error) {
+		recheck, err = s.ask(ctx, d)
+		return err
+	})
+	if fault := (*PanicError)(nil); errors.As(err, &fault) {
+		err = fmt.Errorf("attempt %s: %w", d.AttemptID, err)
+		return &shard.Recheck{AttemptID: d.AttemptID, NextAt: s.now().Add(backOff(s.config.Recheck, d.Checks)), Detail: clip(fault.Error()),
+			Absent: d.Absent, Escalated: d.Escalated}, err
+	}
+	return recheck, err
+}
+
+func (s *Service) ask(ctx context.Context, d shard.Due) (*shard.Recheck, error) {
 	snapshot, err := s.shards.Snapshot(ctx, d.PaymentID)
 	if err != nil {
 		return nil, fmt.Errorf("attempt %s: %w", d.AttemptID, err)
@@ -162,13 +176,13 @@ func (s *Service) inquire(ctx context.Context, snapshot shard.Snapshot, a shard.
 	if err != nil {
 		return psprouter.Finding{Outcome: psprouter.UnknownBecause(err.Error())}
 	}
+	defer func() { done(psprouter.NotAsked("no inquiry was made")) }() // the first done counts
 	ref := paymentRef(snapshot, a)
 	if returns(a) != "" && s.now().Sub(a.SentAt) < resendWindow {
 		outcome, _ := s.call(ctx, psp, a.Kind, func(ctx context.Context) psprouter.Outcome { return giveBack(ctx, psp, p, a, ref) })
 		done(outcome)
 		return psprouter.Finding{Outcome: outcome}
 	}
-	defer func() { done(psprouter.NotAsked("no inquiry was made")) }() // the first done counts
 	var finding psprouter.Finding
 	s.call(ctx, psp, "INQUIRE_"+a.Kind, func(ctx context.Context) psprouter.Outcome {
 		finding = psp.Inquire(ctx, s.inquiry(snapshot, a, psp, ref))

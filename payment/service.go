@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -184,13 +185,39 @@ func (s *Service) detached(ctx context.Context, p *place, run func(ctx context.C
 
 // toItsEnd runs a command in its place, which is free again before the caller hears of the end. A command that dies under way
 // answers nobody.
-func (s *Service) toItsEnd(ctx context.Context, p *place, run func(ctx context.Context) (Answer, error)) result {
+func (s *Service) toItsEnd(ctx context.Context, p *place, run func(ctx context.Context) (Answer, error)) (r result) {
 	defer func() {
 		p.release(s.config.Now())
 		<-s.slots
 	}()
-	answer, err := run(context.WithoutCancel(ctx))
-	return result{answer, err}
+	ctx = context.WithoutCancel(ctx)
+	r.err = s.guarded(ctx, panicCommand, func() (err error) {
+		r.answer, err = run(ctx)
+		return err
+	})
+	return r
+}
+
+// What a fault of ours can end.
+const (
+	panicCommand = "command"
+	panicAttempt = "attempt"
+	panicNotice  = "notice"
+	panicExpiry  = "expiry"
+	panicRound   = "round"
+)
+
+// guarded does one thing. If it panics, that is its error, and not the end of the process with all else in it: what made it panic
+// may well come again. The log is told here, since a command's caller may have left.
+func (s *Service) guarded(ctx context.Context, what string, do func() error) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			s.metrics.panics.WithLabelValues(what).Inc()
+			err = &PanicError{Value: fault}
+			s.config.Log.ErrorContext(ctx, "a fault of ours", "in", what, "error", err, "stack", string(debug.Stack()))
+		}
+	}()
+	return do()
 }
 
 // runners are goroutines that have run a command, and wait a while for the next one: it finds a stack that has grown already. To

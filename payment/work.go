@@ -119,7 +119,7 @@ type tenure struct {
 }
 
 // round does one round if this worker holds the job's lease. Each job is right even if two workers do it at once.
-func (w Work) round(ctx context.Context, name string, j job, t *tenure) (int, error) {
+func (w Work) round(ctx context.Context, name string, j job, t *tenure) (did int, err error) {
 	now, term := w.Service.now(), max(leaseTerms*j.every, j.lease)
 	if !now.Before(t.until) || t.until.Sub(now) > term { // the latter: the clock was set back, and until is as far off as that
 		_, held, err := w.Service.shards.Lease(ctx, name, j.name, w.Owner, term)
@@ -134,7 +134,11 @@ func (w Work) round(ctx context.Context, name string, j job, t *tenure) (int, er
 	if !t.held {
 		return 0, nil
 	}
-	return j.do(ctx, name)
+	err = w.Service.guarded(ctx, panicRound, func() (err error) {
+		did, err = j.do(ctx, name)
+		return err
+	})
+	return did, err
 }
 
 // release gives a job's lease up, so that another worker need not wait until it runs out.
@@ -149,7 +153,8 @@ func (w Work) release(ctx context.Context, name string, j job, t tenure) {
 	}
 }
 
-// inParallel does n things, up to workers at a time; the caller is one of the workers, and returns when all are back.
+// inParallel does n things, up to workers at a time; the caller is one of the workers, and returns when all are back. What can
+// panic is for do to guard.
 func inParallel(workers, n int, do func(n int)) {
 	var next atomic.Int64
 	work := func() {
@@ -216,7 +221,7 @@ func (s *Service) ExpireOn(ctx context.Context, shardName string) (int, error) {
 	ended, lost := 0, 0
 	var errs []error
 	for _, id := range ids {
-		err := s.expire(ctx, id)
+		err := s.guarded(ctx, panicExpiry, func() error { return s.expire(ctx, id) })
 		switch {
 		case err == nil:
 			ended++

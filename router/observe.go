@@ -46,7 +46,7 @@ func (r *Router) observe(c *gin.Context) {
 	r.metrics.inFlight.Inc()
 	defer r.metrics.inFlight.Dec()
 	defer func() { r.record(c, x, r.now().Sub(begin)) }()
-	defer r.recoverPanic(c, x)
+	defer r.recoverPanic(c)
 	c.Next()
 }
 
@@ -81,20 +81,26 @@ func isRequestID(s string) bool {
 
 // recoverPanic turns a panic into a 500, or cuts the connection if an answer has begun: half an answer must not look
 // like a whole one.
-func (r *Router) recoverPanic(c *gin.Context, x *exchange) {
+func (r *Router) recoverPanic(c *gin.Context) {
 	fault := recover()
 	if fault == nil {
 		return
 	}
-	r.metrics.panics.Inc()
 	begun := c.Writer.Written()
-	if !begun {
-		r.internal(c)
-	}
-	x.code, x.cause, x.stack = CodeInternal, fmt.Errorf("panic: %v", fault), debug.Stack()
+	r.panicked(c, fmt.Errorf("panic: %v", fault), debug.Stack())
 	if begun {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// panicked counts a panic, of the request or of its command, and answers for it if no answer has begun.
+func (r *Router) panicked(c *gin.Context, cause error, stack []byte) {
+	r.metrics.panics.Inc()
+	if !c.Writer.Written() {
+		r.internal(c)
+	}
+	x := exchangeOf(c)
+	x.code, x.cause, x.stack = CodeInternal, cause, stack
 }
 
 // record writes the request's one log record and counts it. It names the route by its template: a path may hold

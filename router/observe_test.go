@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -154,6 +155,22 @@ func TestOwnShareIsNeverNegative(t *testing.T) {
 	x := exchange{pspTime: 2 * time.Second}
 	if got := x.ownShare(time.Second); got != 0 {
 		t.Error(got)
+	}
+}
+
+// A command that panicked beside its request is answered, counted and logged as if the request had.
+func TestPanicsOfCommands(t *testing.T) {
+	a := newAPI(t)
+	a.script.err = fmt.Errorf("somewhere: %w", &payment.PanicError{Value: "a fault of ours"})
+	p := a.post("/v1/payments", goodBody).problem(t)
+	if p.Status != 500 || p.Code != CodeInternal || !strings.Contains(p.Remedy, "same Idempotency-Key") {
+		t.Errorf("%+v", p)
+	}
+	if rec := a.records()[0]; rec["level"] != "ERROR" || rec["cause"] != "panic: a fault of ours" || rec["request_id"] != p.RequestID {
+		t.Errorf("%v", rec)
+	}
+	if got := a.metric("paygrid_http_panics_total"); got != "1" {
+		t.Errorf("panics counted: %v", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -28,6 +29,10 @@ type problem struct {
 
 // refuse answers with err as a problem and ends the request. The cause goes to the request's one log record.
 func (r *Router) refuse(c *gin.Context, err error) {
+	if fault := (*payment.PanicError)(nil); errors.As(err, &fault) {
+		r.panicked(c, fault, nil) // its stack is in the log
+		return
+	}
 	refusal, x := asRefusal(err), exchangeOf(c)
 	rule := rulingOf(refusal.Code)
 	x.code, x.cause = refusal.Code, refusal.Err
