@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -115,7 +116,7 @@ func (c *Cluster) Walk(ctx context.Context, shardName string, visit func(Span) e
 	}
 	for from := 0; from < Buckets; from += auditSpan {
 		var span Span
-		err := s.snapshot(ctx, func(tx pgx.Tx) (err error) {
+		err := s.audit(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 			span, err = readSpan(ctx, tx, from, from+auditSpan)
 			return err
 		})
@@ -130,12 +131,19 @@ func (c *Cluster) Walk(ctx context.Context, shardName string, visit func(Span) e
 	return nil
 }
 
-// snapshot runs f in a read-only transaction that sees one moment.
-func (s *Shard) snapshot(ctx context.Context, f func(pgx.Tx) error) error {
+// auditLimit bounds one snapshot of an audit, repetitions included. The sums over all postings of a large shard take minutes.
+const auditLimit = time.Hour
+
+// audit runs f in a read-only transaction that sees one moment.
+func (s *Shard) audit(ctx context.Context, f func(context.Context, pgx.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, auditLimit)
+	defer cancel()
+	return s.readLong(ctx, auditLimit, "audit", func(ctx context.Context) error { return s.snapshot(ctx, f) })
+}
+
+func (s *Shard) snapshot(ctx context.Context, f func(context.Context, pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return s.read(ctx, "snapshot", func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, s.readers, options, f)
-	})
+	return pgx.BeginTxFunc(ctx, s.readers, options, func(tx pgx.Tx) error { return f(ctx, tx) })
 }
 
 func readSpan(ctx context.Context, tx pgx.Tx, from, to int) (Span, error) {
@@ -184,7 +192,7 @@ func (c *Cluster) WrongSums(ctx context.Context, shardName string) ([]string, er
 		return nil, err
 	}
 	var out []string
-	err = s.snapshot(ctx, func(tx pgx.Tx) error {
+	err = s.audit(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		out = nil
 		var account, currency, kept, posted string
 		rows, err := tx.Query(ctx, sqlAuditSellers)

@@ -103,6 +103,8 @@ var errCover = errors.New("the shards' answers do not cover every bucket exactly
 
 // Balance reads an account: the sum of its sub-accounts. Sellers' sub-accounts show their net alone, as Credits.
 func (c *Cluster) Balance(ctx context.Context, account ledger.Account, currency ledger.Currency) (Balance, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
 	pause := firstPause
 	for try := 1; ; try++ {
 		balance, err := c.balanceOnce(ctx, account, currency)
@@ -149,7 +151,7 @@ func (s *Shard) subAccount(ctx context.Context, account ledger.Account, currency
 	}
 	var debits, credits string
 	var buckets []int32
-	err := s.read(ctx, "balance", func(ctx context.Context) error {
+	err := s.readLong(ctx, s.opts.CallTimeout, "balance", func(ctx context.Context) error {
 		return s.readers.QueryRow(ctx, sql, string(account), string(currency)).Scan(&debits, &credits, &buckets)
 	})
 	if err != nil {
@@ -170,7 +172,7 @@ func (s *Shard) subAccount(ctx context.Context, account ledger.Account, currency
 const rollUpBuckets = 32
 
 // RollUp moves the roll-ups of house accounts on one shard to where its buckets are now, and returns how many buckets
-// moved on.
+// moved on. A statement of it has the call's time limit: one that sums hours of postings must come to its end.
 func (c *Cluster) RollUp(ctx context.Context, shardName string) (int, error) {
 	s, buckets, err := c.ownedBy(shardName)
 	if err != nil {
@@ -180,7 +182,7 @@ func (c *Cluster) RollUp(ctx context.Context, shardName string) (int, error) {
 	for start := 0; start < len(buckets); start += rollUpBuckets {
 		some := buckets[start:min(start+rollUpBuckets, len(buckets))]
 		var n int
-		err := s.retry(ctx, "roll up", func(ctx context.Context) error {
+		err := s.retryLong(ctx, s.opts.CallTimeout, "roll up", func(ctx context.Context) error {
 			return s.readers.QueryRow(ctx, sqlRollUp, some).Scan(&n)
 		})
 		if err != nil {

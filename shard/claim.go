@@ -213,6 +213,8 @@ func queueRows[T any](ctx context.Context, c *Cluster, shardName, op string, sca
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
 	var out []T
 	err = s.retry(ctx, op, func(ctx context.Context) (err error) {
 		out, err = rowsOf(ctx, s, scan, sql, args)

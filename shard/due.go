@@ -51,40 +51,14 @@ type PendingAttempt struct {
 
 // PendingAttempts lists up to limit attempts of one shard without an answer that were sent before a time.
 func (c *Cluster) PendingAttempts(ctx context.Context, shardName string, sentBefore time.Time, limit int) ([]PendingAttempt, error) {
-	s, _, err := c.ownedBy(shardName)
-	if err != nil {
-		return nil, err
-	}
-	var out []PendingAttempt
-	err = s.read(ctx, "pending attempts", func(ctx context.Context) error {
-		rows, err := s.readers.Query(ctx, sqlPendingAttempts, allSlots(), sentBefore, limit)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[PendingAttempt])
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("shard %s: %w", shardName, err)
-	}
-	return out, nil
+	return readRows(ctx, c, shardName, "pending attempts", pgx.RowToStructByPos[PendingAttempt], sqlPendingAttempts, allSlots(), sentBefore,
+		limit)
 }
 
 // PendingCount counts the attempts of one shard without an answer that were sent before a time, and tells when the oldest
 // was (zero: there is none).
 func (c *Cluster) PendingCount(ctx context.Context, shardName string, sentBefore time.Time) (n int64, oldest time.Time, err error) {
-	s, _, err := c.ownedBy(shardName)
-	if err != nil {
-		return 0, time.Time{}, err
-	}
-	var since *time.Time
-	err = s.read(ctx, "pending count", func(ctx context.Context) error {
-		return s.readers.QueryRow(ctx, sqlPendingCount, allSlots(), sentBefore).Scan(&n, &since)
-	})
-	if since != nil {
-		oldest = *since
-	}
-	return n, oldest, err
+	return countSince(ctx, c, shardName, "pending count", sqlPendingCount, allSlots(), sentBefore)
 }
 
 // AttemptRef names an attempt of ours.
@@ -96,20 +70,19 @@ type AttemptRef struct {
 
 // AttemptsByRef finds our attempts that a PSP knows by reference, on all shards.
 func (c *Cluster) AttemptsByRef(ctx context.Context, psp, reference string) ([]AttemptRef, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
 	var out []AttemptRef
 	for _, s := range c.all() {
-		err := s.read(ctx, "attempt by reference", func(ctx context.Context) error {
-			rows, err := s.readers.Query(ctx, sqlAttemptByRef, psp, reference)
-			if err != nil {
-				return err
-			}
-			some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AttemptRef])
-			out = append(out, some...)
+		var some []AttemptRef
+		err := s.read(ctx, "attempt by reference", func(ctx context.Context) (err error) {
+			some, err = rowsOf(ctx, s, pgx.RowToStructByPos[AttemptRef], sqlAttemptByRef, []any{psp, reference})
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
+		out = append(out, some...)
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package shard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -152,39 +151,12 @@ func (s *Shard) findNotices(ctx context.Context, batch []notice) ([]bool, error)
 
 // Inbox lists up to limit notices of one shard that are UNMATCHED or MISFIT, the oldest first.
 func (c *Cluster) Inbox(ctx context.Context, shardName string, state Status, limit int) ([]InboxItem, error) {
-	s, _, err := c.ownedBy(shardName)
-	if err != nil {
-		return nil, err
-	}
-	var out []InboxItem
-	err = s.read(ctx, "inbox", func(ctx context.Context) error {
-		rows, err := s.readers.Query(ctx, sqlInbox, string(state), limit)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[InboxItem])
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("shard %s: %w", shardName, err)
-	}
-	return out, nil
+	return readRows(ctx, c, shardName, "inbox", pgx.RowToStructByPos[InboxItem], sqlInbox, string(state), limit)
 }
 
 // InboxLag tells how many notices of one shard wait to be applied, and since when the oldest does (zero: none waits).
 func (c *Cluster) InboxLag(ctx context.Context, shardName string) (waiting int64, oldest time.Time, err error) {
-	s, _, err := c.ownedBy(shardName)
-	if err != nil {
-		return 0, time.Time{}, err
-	}
-	var since *time.Time
-	err = s.read(ctx, "inbox lag", func(ctx context.Context) error {
-		return s.readers.QueryRow(ctx, sqlInboxLag).Scan(&waiting, &since)
-	})
-	if since != nil {
-		oldest = *since
-	}
-	return waiting, oldest, err
+	return countSince(ctx, c, shardName, "inbox lag", sqlInboxLag)
 }
 
 // maxNoticesOfPayment bounds what is shown of one payment's notices.

@@ -28,6 +28,8 @@ func (c *Cluster) Lease(ctx context.Context, shardName, name, owner string, ttl 
 	if err != nil {
 		return 0, false, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
 	var token int64
 	now := c.opts.Now()
 	err = s.retry(ctx, "lease", func(ctx context.Context) error {

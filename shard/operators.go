@@ -163,20 +163,7 @@ func (c *Cluster) oneRow(ctx context.Context, b Bucket, op string,
 
 // OpenApprovals lists up to limit requests of one shard that wait for the second person.
 func (c *Cluster) OpenApprovals(ctx context.Context, shardName string, limit int) ([]Approval, error) {
-	s, _, err := c.ownedBy(shardName)
-	if err != nil {
-		return nil, err
-	}
-	var out []Approval
-	err = s.read(ctx, "open approvals", func(ctx context.Context) error {
-		rows, err := s.readers.Query(ctx, sqlOpenApprovals, limit)
-		if err != nil {
-			return err
-		}
-		out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Approval])
-		return err
-	})
-	return out, err
+	return readRows(ctx, c, shardName, "open approvals", pgx.RowToStructByPos[Approval], sqlOpenApprovals, limit)
 }
 
 // Switch says whether a PSP was taken out of service for new payments, why and by whom.
@@ -190,6 +177,8 @@ type Switch struct {
 
 // SetSwitch tells every shard; the newest word counts. One that does not answer is reported, and can be told again.
 func (c *Cluster) SetSwitch(ctx context.Context, w Switch) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
 	return c.each(ctx, func(ctx context.Context, s *Shard) error {
 		return s.read(ctx, "set switch", func(ctx context.Context) error {
 			_, err := s.readers.Exec(ctx, sqlSetSwitch, w.PSP, w.Drained, w.Reason, w.Actor, w.At)
@@ -198,18 +187,18 @@ func (c *Cluster) SetSwitch(ctx context.Context, w Switch) error {
 	})
 }
 
-// Switches asks the shards in turn; the first that answers is believed.
+// Switches asks the shards in turn, each under the statement's time limit; the first that answers is believed.
 func (c *Cluster) Switches(ctx context.Context) ([]Switch, error) {
 	var last error = ErrUnavailable
 	for _, s := range c.all() {
-		rows, err := s.readers.Query(ctx, sqlSwitches)
-		if err == nil {
-			var out []Switch
-			if out, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Switch]); err == nil {
-				return out, nil
-			}
+		var out []Switch
+		last = within(ctx, c.opts.StatementTimeout, func(ctx context.Context) (err error) {
+			out, err = rowsOf(ctx, s, pgx.RowToStructByPos[Switch], sqlSwitches, nil)
+			return err
+		})
+		if last == nil {
+			return out, nil
 		}
-		last = err
 	}
 	return nil, fmt.Errorf("switches: %w", last)
 }

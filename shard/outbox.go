@@ -214,18 +214,7 @@ func (c *Cluster) PruneOutbox(ctx context.Context, shardName string, f Fence, bu
 
 // RelayLag tells how many events of one shard are not published yet, and when the oldest of them was made (zero: none waits).
 func (c *Cluster) RelayLag(ctx context.Context, shardName string) (events int64, oldest time.Time, err error) {
-	s, _, err := c.ownedBy(shardName)
-	if err != nil {
-		return 0, time.Time{}, err
-	}
-	var since *time.Time
-	err = s.read(ctx, "relay lag", func(ctx context.Context) error {
-		return s.readers.QueryRow(ctx, sqlRelayLag).Scan(&events, &since)
-	})
-	if since != nil {
-		oldest = *since
-	}
-	return events, oldest, err
+	return countSince(ctx, c, shardName, "relay lag", sqlRelayLag)
 }
 
 // fenced runs a statement that answers whether the lease held and how many rows it wrote. All of them may be repeated, so a
@@ -235,11 +224,11 @@ func (c *Cluster) fenced(ctx context.Context, shardName, op string, f Fence, sql
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
 	var holds, written int64
 	args = append([]any{f.Lease, f.Owner, f.Token}, args...)
 	err = s.read(ctx, op, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
-		defer cancel()
 		return s.readers.QueryRow(ctx, sql, args...).Scan(&holds, &written)
 	})
 	switch {
@@ -251,12 +240,27 @@ func (c *Cluster) fenced(ctx context.Context, shardName, op string, f Fence, sql
 	return written, nil
 }
 
-// readRows runs one read on one shard.
+// countSince runs a read of how many there are on one shard, and since when the oldest is (zero: there is none).
+func countSince(ctx context.Context, c *Cluster, shardName, op, sql string, args ...any) (n int64, oldest time.Time, err error) {
+	type counted struct {
+		N     int64
+		Since *time.Time
+	}
+	rows, err := readRows(ctx, c, shardName, op, pgx.RowToStructByPos[counted], sql, args...)
+	if err != nil || len(rows) == 0 {
+		return 0, time.Time{}, err
+	}
+	return rows[0].N, orZero(rows[0].Since), nil
+}
+
+// readRows runs one read on one shard, under the call's time limit.
 func readRows[T any](ctx context.Context, c *Cluster, shardName, op string, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	s, _, err := c.ownedBy(shardName)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
 	var out []T
 	err = s.read(ctx, op, func(ctx context.Context) (err error) {
 		out, err = rowsOf(ctx, s, scan, sql, args)
@@ -268,10 +272,8 @@ func readRows[T any](ctx context.Context, c *Cluster, shardName, op string, scan
 	return out, nil
 }
 
-// rowsOf runs one statement under its time limit and collects its rows.
+// rowsOf runs one statement and collects its rows.
 func rowsOf[T any](ctx context.Context, s *Shard, scan pgx.RowToFunc[T], sql string, args []any) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
-	defer cancel()
 	rows, err := s.readers.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ type Options struct {
 	Readers int
 	// StatementTimeout bounds one statement, its answer included. What has not answered by then is read back. 5 s.
 	StatementTimeout time.Duration
-	// CallTimeout bounds one Begin or Apply in all, retries, read-backs and map reloads included. 15 s.
+	// CallTimeout bounds one call in all, retries, read-backs and map reloads included. 15 s. Only Walk and WrongSums, which
+	// read whole tables, may take longer.
 	CallTimeout time.Duration
 	// Serializable asks for SERIALIZABLE on PostgreSQL too; CockroachDB always runs it. Correctness never needs it.
 	Serializable bool
@@ -154,9 +155,9 @@ func (s *Shard) slot(laneNo int) int32 {
 	return int32((s.opts.Instance*s.opts.Lanes + laneNo) % balanceSlots)
 }
 
-// Ping asks the shard whether it answers.
+// Ping asks the shard whether it answers within the statement's time limit.
 func (s *Shard) Ping(ctx context.Context) error {
-	if err := s.readers.Ping(ctx); err != nil {
+	if err := within(ctx, s.opts.StatementTimeout, s.readers.Ping); err != nil {
 		return fmt.Errorf("shard %s: %w: %w", s.name, ErrUnavailable, err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,21 +17,5 @@ ORDER BY p.expires_at, p.bucket, p.payment_id LIMIT $2::INT8`
 // Expired returns up to limit payments on one shard whose authorization ran out by at. It claims nothing: closing one is a
 // compare-and-set.
 func (c *Cluster) Expired(ctx context.Context, shardName string, at time.Time, limit int) ([]string, error) {
-	s, _, err := c.ownedBy(shardName)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	err = s.read(ctx, "expired", func(ctx context.Context) error {
-		rows, err := s.readers.Query(ctx, sqlExpired, at, limit)
-		if err != nil {
-			return err
-		}
-		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("shard %s: %w", shardName, err)
-	}
-	return ids, nil
+	return readRows(ctx, c, shardName, "expired", pgx.RowTo[string], sqlExpired, at, limit)
 }

@@ -152,8 +152,6 @@ func (c *Cluster) readPlaced(ctx context.Context, b Bucket, op string, f func(co
 	defer cancel()
 	return c.place(ctx, b, func(s *Shard, epoch int64) error {
 		return s.read(ctx, op, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, c.opts.StatementTimeout)
-			defer cancel()
 			return f(ctx, s, epoch)
 		})
 	})
@@ -201,12 +199,12 @@ func queueKey(batch *pgx.Batch, b Bucket, ref KeyRef, out **Key) {
 
 // PaymentsOfOrder reads the payments that a client made for an order, on all shards, oldest first.
 func (c *Cluster) PaymentsOfOrder(ctx context.Context, clientID, orderID string) ([]Payment, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
+	defer cancel()
 	var mu sync.Mutex
 	var out []Payment
 	err := c.each(ctx, func(ctx context.Context, s *Shard) error {
 		return s.read(ctx, "by order", func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, c.opts.StatementTimeout)
-			defer cancel()
 			rows, err := s.readers.Query(ctx, sqlPaymentsByOrder, clientID, orderID, maxPaymentsOfOrder)
 			if err != nil {
 				return err

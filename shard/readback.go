@@ -47,8 +47,6 @@ func (s *Shard) findChanges(ctx context.Context, batch []change) ([]bool, error)
 func (s *Shard) findIDs(ctx context.Context, op, sql string, args ...any) (map[string]bool, error) {
 	found := map[string]bool{}
 	err := s.read(ctx, op, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
-		defer cancel()
 		rows, err := s.writers.Query(ctx, sql, args...)
 		if err != nil {
 			return err

@@ -19,13 +19,18 @@ const (
 
 // retry runs f, which must be safe to run again from the start, until it stops failing with the verdict `again` (40001,
 // 40P01, …) or could not even be sent, or the tries are used up. f runs in a new transaction each time. Wrapped errors are
-// recognised.
+// recognised. Each run has the statement's time limit.
 //
 // cockroach-go's ExecuteTx is not used: on PostgreSQL it loses the errors of COMMIT.
 func (s *Shard) retry(ctx context.Context, op string, f func(ctx context.Context) error) error {
+	return s.retryLong(ctx, s.opts.StatementTimeout, op, f)
+}
+
+// retryLong is retry with another limit of each run.
+func (s *Shard) retryLong(ctx context.Context, limit time.Duration, op string, f func(ctx context.Context) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
-		err := f(ctx)
+		err := within(ctx, limit, f)
 		if err == nil {
 			return nil
 		}
@@ -46,11 +51,16 @@ func (s *Shard) retry(ctx context.Context, op string, f func(ctx context.Context
 	}
 }
 
-// read runs a read, which can be repeated whatever went wrong: a lost connection too.
+// read runs a read, which can be repeated whatever went wrong: a lost connection too. Each run has the statement's time limit.
 func (s *Shard) read(ctx context.Context, op string, f func(ctx context.Context) error) error {
+	return s.readLong(ctx, s.opts.StatementTimeout, op, f)
+}
+
+// readLong is read with another limit of each run.
+func (s *Shard) readLong(ctx context.Context, limit time.Duration, op string, f func(ctx context.Context) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
-		err := f(ctx)
+		err := within(ctx, limit, f)
 		if err == nil {
 			return nil
 		}
@@ -63,6 +73,13 @@ func (s *Shard) read(ctx context.Context, op string, f func(ctx context.Context)
 		}
 		pause = min(2*pause, longestPause)
 	}
+}
+
+// within runs f under a time limit. Without one a host that is lost without a word holds its caller until TCP gives up.
+func within(ctx context.Context, limit time.Duration, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return f(ctx)
 }
 
 func jitter(d time.Duration) time.Duration {

@@ -205,8 +205,6 @@ func (s *Shard) writeSome(ctx context.Context, op string, w writer, picked []int
 // writeOnce runs the statement under its own time limit, again while the database asks for it.
 func (s *Shard) writeOnce(ctx context.Context, op string, w writer, picked []int) (verdicts []error, err error) {
 	err = s.retry(ctx, op, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
-		defer cancel()
 		done := s.metrics.time(s.name, op)
 		defer done()
 		verdicts, err = w.write(ctx, picked)

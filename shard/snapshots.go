@@ -41,8 +41,6 @@ func (c *Cluster) Snapshots(ctx context.Context, shardName string, attemptIDs []
 	defer cancel()
 	var r rowsOfAttempts
 	err = s.read(ctx, "snapshots", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.opts.StatementTimeout)
-		defer cancel()
 		r = rowsOfAttempts{}
 		batch := &pgx.Batch{}
 		r.queue(batch, asked)
