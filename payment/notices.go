@@ -363,6 +363,8 @@ func meant(s shard.Snapshot, a shard.Attempt, n psprouter.Notice) (_ shard.Attem
 	waiting, found := pendingOf(s, n.Operation)
 	p := s.Payment
 	switch {
+	case n.Operation == AttemptCapture && found && bookedAlready(s, n):
+		return a, false, errEarly // it is known, or the one that waits: its own proof tells, and then this is known
 	case n.Operation == AttemptCapture && found:
 		if n.Amount.Minor != 0 && n.Amount.Minor != p.Captured+waiting.Amount && n.Amount.Minor != waiting.Amount {
 			return a, false, &misfitError{fmt.Sprintf("AMOUNT_MISMATCH: the notice says %d captured, we have %d and wait for %d", n.Amount.Minor,
@@ -372,12 +374,30 @@ func meant(s shard.Snapshot, a shard.Attempt, n psprouter.Notice) (_ shard.Attem
 		return waiting, false, nil
 	case found:
 		return waiting, false, nil
-	case n.Operation == AttemptCapture && n.Amount.Minor != 0 && n.Amount.Minor <= p.Captured:
+	case n.Operation == AttemptCapture && (n.Amount.Minor != 0 && n.Amount.Minor <= p.Captured || bookedAlready(s, n)):
 		return a, false, errClosed
 	case n.Operation == AttemptCapture && capturable(p) > 0 && n.Outcome.Class() == psprouter.Approved:
 		return a, true, nil
 	}
 	return lastOf(s, a, n.Operation)
+}
+
+// bookedAlready tells that a notice of a capture may be of one that is booked: it tells that one's amount, the total then, or none,
+// and has no reference that would set it apart from all that is booked. Stripe's captures of one payment share the charge's ID.
+func bookedAlready(s shard.Snapshot, n psprouter.Notice) bool {
+	if n.Outcome.Class() != psprouter.Approved {
+		return false
+	}
+	var total int64
+	reads, apart := n.Amount.Minor == 0, n.Reference != "" && n.Reference != s.Payment.PSPRef
+	for _, a := range s.Attempts {
+		if a.Kind == AttemptCapture && a.Status == Succeeded {
+			total += a.Amount
+			reads = reads || n.Amount.Minor == a.Amount || n.Amount.Minor == total
+			apart = apart && a.PSPRef != "" && a.PSPRef != n.Reference
+		}
+	}
+	return total > 0 && reads && !apart
 }
 
 // tookBack is the attempt whose success a notice takes back although it names another one of the payment: by the PSP's

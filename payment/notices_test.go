@@ -2,6 +2,7 @@ package payment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -312,6 +313,68 @@ func TestAcceptedPauseIsBounded(t *testing.T) {
 		}
 		if a, _ := attemptOf(b.Snapshot, id); !a.NextCheckAt.Equal(b.at.Add(c.want)) {
 			t.Errorf("given %v, accepted %d times: the next check is %v from now, want %v", c.given, c.times, a.NextCheckAt.Sub(b.at), c.want)
+		}
+	}
+}
+
+// A notice of a capture that names only the authorization, while a second capture waits for its answer: one that may be of the first
+// settles nothing, is no misfit, and is known once the second has its end; one that can only be of the second settles it.
+func TestNoticeOfTheFirstCaptureWhileASecondWaits(t *testing.T) {
+	const early, settles, misfit = "early", "settles", "misfit"
+	for name, c := range map[string]struct {
+		first, second, told int64
+		reference           string
+		yes                 bool
+		want                string
+	}{
+		"two equal ones, the first's reference": {5000, 5000, 5000, "ch_1", true, early},
+		"two equal ones, no reference":          {5000, 5000, 5000, "", true, early},
+		"two equal ones, the payment's ID":      {5000, 5000, 5000, "pi_1", true, early},
+		"two equal ones, the total of both":     {5000, 5000, 10000, "ch_1", true, settles},
+		"two equal ones, another reference":     {5000, 5000, 5000, "cap_2", true, settles},
+		"two equal ones, one is refused":        {5000, 5000, 5000, "", false, settles},
+		"the first's amount":                    {4000, 6000, 4000, "ch_1", true, early},
+		"the second's amount":                   {4000, 6000, 6000, "ch_1", true, settles},
+		"no amount, the first's reference":      {4000, 4000, 0, "ch_1", true, early},
+		"no amount, another reference":          {4000, 4000, 0, "cap_2", true, settles},
+		"nobody's amount":                       {4000, 6000, 5000, "ch_1", true, misfit},
+		"the first's amount, another reference": {4000, 6000, 4000, "cap_2", true, misfit},
+	} {
+		for _, captured := range []bool{true, false} { // what becomes of the second
+			b := authorized(t, p10("k", "pm_ok", Manual))
+			b.mustSettle(t, done(t)(b.capture(t, eur(c.first), true)), psprouter.ApprovedAs("ch_1"))
+			second := done(t)(b.capture(t, eur(c.second), true))
+			n := psprouter.Notice{Operation: AttemptCapture, Reference: c.reference, Original: "pi_1", Outcome: psprouter.DeclinedWith("no", "no")}
+			if c.yes {
+				n.Outcome = psprouter.ApprovedAs(c.reference)
+				n.Outcome.Captured = true
+			}
+			if c.told != 0 {
+				n.Amount = *eur(c.told)
+			}
+			change, err := noticed(b.Snapshot, nil, b.Attempts[0].ID, n, noon, lifetime)
+			got := settles
+			if wrong := (*misfitError)(nil); errors.As(err, &wrong) {
+				got = misfit
+			} else if errors.Is(err, errEarly) {
+				got = early
+			} else if err != nil || len(change.Attempts) != 1 || change.Attempts[0].ID != second || change.Attempts[0].Status == Pending {
+				t.Fatalf("%s: %+v, %v", name, change.Attempts, err)
+			}
+			if got != c.want {
+				t.Errorf("%s: %s, want %s: %v", name, got, c.want, err)
+			}
+			if c.want != early {
+				continue
+			}
+			end := psprouter.ApprovedAs("ch_1")
+			if !captured {
+				end = psprouter.DeclinedWith("no", "no")
+			}
+			b.mustSettle(t, second, end)
+			if _, err := noticed(b.Snapshot, nil, b.Attempts[0].ID, n, noon, lifetime); !errors.Is(err, errClosed) {
+				t.Errorf("%s: after the second has its end: %v", name, err)
+			}
 		}
 	}
 }
