@@ -124,9 +124,8 @@ func (a *admission) step(ctx context.Context, b shard.Bucket, write func() error
 	} else {
 		s = d.enter(a.now(), command)
 	}
-	err := write()
-	d.leave(s, a.now(), true)
-	return err
+	defer func() { d.leave(s, a.now(), true) }() // a panic ends the command alone
+	return write()
 }
 
 // place is room for a command's first write, from its admission on: a crowd that comes at once is counted at once.

@@ -238,3 +238,19 @@ func TestAPanicGivesItsPermissionBack(t *testing.T) {
 		}
 	}
 }
+
+// TestAPanicInAWriteGivesItsPlaceBack: else the door would count a write that waits for ever.
+func TestAPanicInAWriteGivesItsPlaceBack(t *testing.T) {
+	b := newBench(t, setup{})
+	place, err := b.admission.admit(ClassAuthorize, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = b.admission.step(place.with(b.ctx), 7, func() error { panic("in a write") })
+	}()
+	if d := b.admission.door(7); d.waiting != 0 || d.writing != 0 {
+		t.Errorf("%d wait, %d write", d.waiting, d.writing)
+	}
+}
